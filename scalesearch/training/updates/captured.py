@@ -55,7 +55,7 @@ class StaticBatch:
     Attributes:
         source: (B, S).
         ids: (2, B, T) decoder input and labels.
-        soft_ids, soft_probabilities: (B, T, top), or None.
+        soft_targets: ids and probabilities, each (B, T, top), or None.
         rows: (B,) indices of the pairs, -1 for rows of padding, if the text is on the device.
         text: the text on the device, or None.
     """
@@ -66,12 +66,10 @@ class StaticBatch:
         self.ids = torch.zeros((2, *shape), dtype=torch.int64, device=device)
         self.rows = torch.full(shape[:1], -1, dtype=torch.int64, device=device)
         self.text = text
-        self.soft_ids: Tensor | None = None
-        self.soft_probabilities: Tensor | None = None
+        self.soft_targets: tuple[Tensor, Tensor] | None = None
         if n_soft_targets:
-            soft_shape = (*shape, n_soft_targets)
-            self.soft_ids = torch.zeros(soft_shape, dtype=torch.int64, device=device)
-            self.soft_probabilities = torch.zeros(soft_shape, device=device)
+            soft_ids = torch.zeros((*shape, n_soft_targets), dtype=torch.int64, device=device)
+            self.soft_targets = soft_ids, torch.zeros_like(soft_ids, dtype=torch.float32)
 
     def load(self, batch: Batch) -> None:
         """Copy a batch, or the indices of its pairs, to the device, without waiting for it."""
@@ -82,18 +80,19 @@ class StaticBatch:
             return
         copy_to(self.source, batch.source)
         copy_to(self.ids, np.stack([batch.target_in, batch.target_out]))
-        if self.soft_ids is not None and self.soft_probabilities is not None:
+        if self.soft_targets is not None:
             assert batch.soft_targets is not None
-            copy_to(self.soft_ids, batch.soft_targets.ids)
-            copy_to(self.soft_probabilities, batch.soft_targets.probabilities)
+            ids, probabilities = self.soft_targets
+            copy_to(ids, batch.soft_targets.ids)
+            copy_to(probabilities, batch.soft_targets.probabilities)
 
     def gather(self) -> None:
         """Gather the batch from the text on the device; it can be captured."""
         if self.text is None:
             return
         self.text.gather(self.rows, self.source, self.ids)
-        if self.soft_ids is not None and self.soft_probabilities is not None:
-            self.text.gather_soft_targets(self.rows, self.soft_ids, self.soft_probabilities)
+        if self.soft_targets is not None:
+            self.text.gather_soft_targets(self.rows, *self.soft_targets)
 
 
 class CapturedEngine(Engine):
@@ -233,10 +232,9 @@ class CapturedEngine(Engine):
             labels = target_out.flatten()
             row_weights = (labels != PAD).float()
             label_weights = None
-            soft_ids, soft_probabilities = batch.soft_ids, batch.soft_probabilities
-            if (soft_ids is not None and soft_probabilities is not None
-                    and recipe.distillation_weight):
-                weight = recipe.distillation_weight
+            weight = recipe.distillation_weight
+            if batch.soft_targets is not None and weight:
+                soft_ids, soft_probabilities = batch.soft_targets
                 labels = torch.cat([labels[:, None], soft_ids.flatten(0, 1)], 1)
                 hard_weights = torch.full_like(row_weights[:, None], 1 - weight)
                 soft_weights = weight * soft_probabilities.flatten(0, 1)

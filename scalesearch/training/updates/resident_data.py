@@ -29,8 +29,8 @@ class ResidentSplit:
     Attributes:
         split: the split whose ids are on the device.
         flat, starts, lengths: for source and target, as in :class:`RaggedArray`.
-        soft_ids, soft_probabilities: (records, top), or None.
-        first_records: (pairs,) index of the first record of each pair, or None.
+        soft_targets: ids and probabilities, each (records, top), and the index of the first record
+            of each pair (pairs,); or None.
     """
 
     def __init__(self, split: Split, device: torch.device) -> None:
@@ -40,14 +40,11 @@ class ResidentSplit:
                      for side in sides]
         self.starts = [torch.zeros(len(split), dtype=torch.int64, device=device) for _ in sides]
         self.lengths = [torch.zeros_like(starts) for starts in self.starts]
-        self.soft_ids: Tensor | None = None
-        self.soft_probabilities: Tensor | None = None
-        self.first_records: Tensor | None = None
+        self.soft_targets: tuple[Tensor, ...] | None = None
         if split.soft_targets is not None:
             records = split.soft_targets.records
-            self.soft_ids = torch.from_numpy(records["ids"].copy()).to(device)
-            self.soft_probabilities = torch.from_numpy(records["probabilities"].copy()).to(device)
-            self.first_records = torch.from_numpy(record_offsets(split)[:-1]).to(device)
+            arrays = records["ids"], records["probabilities"], record_offsets(split)[:-1]
+            self.soft_targets = tuple(torch.from_numpy(array.copy()).to(device) for array in arrays)
         self.replace(split)
 
     def has_room(self, split: Split) -> bool:
@@ -88,14 +85,14 @@ class ResidentSplit:
 
     def gather_soft_targets(self, rows: Tensor, ids: Tensor, probabilities: Tensor) -> None:
         """Write the soft targets of each position, EOS included, to two tensors (B, T, top)."""
-        assert self.soft_ids is not None and self.soft_probabilities is not None
-        assert self.first_records is not None
+        assert self.soft_targets is not None
+        soft_ids, soft_probabilities, first_records = self.soft_targets
         columns = torch.arange(ids.shape[1], device=ids.device)
         is_scored = (columns <= self._lengths_of(1, rows))[..., None]
-        records = self.first_records[rows.clamp(min=0), None] + columns
-        records = records.clamp(max=len(self.soft_ids) - 1)
-        ids.copy_(self.soft_ids[records] * is_scored)
-        probabilities.copy_(self.soft_probabilities[records] * is_scored)
+        records = first_records[rows.clamp(min=0), None] + columns
+        records = records.clamp(max=len(soft_ids) - 1)
+        ids.copy_(soft_ids[records] * is_scored)
+        probabilities.copy_(soft_probabilities[records] * is_scored)
 
     def _lengths_of(self, side: int, rows: Tensor) -> Tensor:
         """Lengths (B, 1) of one side; -1 for rows of padding."""

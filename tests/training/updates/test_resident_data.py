@@ -50,9 +50,9 @@ def check_batches(split: Split, max_tokens: int, n_batches: int = 25) -> None:
                              (expected.source, expected.target_in, expected.target_out)):
             assert np.array_equal(ids.numpy(), side)
         if n_soft_targets:
-            assert np.array_equal(static.soft_ids.numpy(), expected.soft_targets.ids)
-            assert np.array_equal(static.soft_probabilities.numpy(),
-                                  expected.soft_targets.probabilities)
+            ids, probabilities = static.soft_targets
+            assert np.array_equal(ids.numpy(), expected.soft_targets.ids)
+            assert np.array_equal(probabilities.numpy(), expected.soft_targets.probabilities)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=30),
