@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -254,14 +255,11 @@ def _read_bart_family(a: HuggingFaceArchitecture, norm: str, positions: str = "s
         a.copy("target_vocab", "decoder_vocab_size", "tgt_vocab_size")
 
 
-@_register("marian")
-def _read_marian(a: HuggingFaceArchitecture) -> None:
-    _read_bart_family(a, "post")
-
-
-@_register("pegasus")
-def _read_pegasus(a: HuggingFaceArchitecture) -> None:
-    _read_bart_family(a, "pre")
+MODEL_TYPES |= {
+    "marian": partial(_read_bart_family, norm="post"),
+    "pegasus": partial(_read_bart_family, norm="pre"),
+    "bart": partial(_read_bart_family, norm="post", positions="learned", has_embedding_norm=True),
+    "mbart": partial(_read_bart_family, norm="pre", positions="learned", has_embedding_norm=True)}
 
 
 @_register("m2m_100")
@@ -280,16 +278,6 @@ def _read_fsmt(a: HuggingFaceArchitecture) -> None:
             + int(a.get("pad_token_id", default=1)))
     a.add_difference("two tables of positions, which are constant", 2 * rows * a.size("d_model"))
     a.add_difference("sinusoidal positions start at 2, not at 0")
-
-
-@_register("bart")
-def _read_bart(a: HuggingFaceArchitecture) -> None:
-    _read_bart_family(a, "post", "learned", has_embedding_norm=True)
-
-
-@_register("mbart")
-def _read_mbart(a: HuggingFaceArchitecture) -> None:
-    _read_bart_family(a, "pre", "learned", has_embedding_norm=True)
 
 
 @_register("t5", "mt5")
