@@ -31,11 +31,11 @@ CHAINS = {"encoder.attention": ("encoder.heads", "attention", "out"),
           "decoder.cross": ("decoder.cross_heads", "cross_attention", "out"),
           "decoder.ffn": ("decoder.ffn.hidden", "ffn", "down")}
 # other keys of a chain's blocks, which set their structure instead of their size
-STRUCTURES = {"encoder.attention": ("key_value_heads", "attention_rank"),
-              "encoder.ffn": ("ffn_rank", "ffn_groups", "ffn_products"),
-              "decoder.self": ("key_value_heads", "attention_rank"),
-              "decoder.cross": ("cross_key_value_heads", "cross_rank"),
-              "decoder.ffn": ("ffn_rank", "ffn_groups", "ffn_products")}
+STRUCTURES = {"encoder.attention": ("encoder.key_value_heads", "encoder.attention_rank"),
+              "encoder.ffn": ("encoder.ffn_rank", "encoder.ffn_groups", "encoder.ffn_products"),
+              "decoder.self": ("decoder.key_value_heads", "decoder.attention_rank"),
+              "decoder.cross": ("decoder.cross_key_value_heads", "decoder.cross_rank"),
+              "decoder.ffn": ("decoder.ffn_rank", "decoder.ffn_groups", "decoder.ffn_products")}
 # keys whose default is the value of another one
 DEFAULT_OF = {"decoder.key_value_heads": ("decoder.cross_key_value_heads", "off"),
               "decoder.attention_rank": ("decoder.cross_rank", 0)}
@@ -51,7 +51,7 @@ class Alternative:
         chain: a key of ``CHAINS``.
         first, last: layers, counted from 0; they differ if the layers share their weights.
         size: heads or hidden units, 0 if the sub-layer is removed; or the value of ``structure``.
-        structure: name of a key of ``STRUCTURES``; empty if only the size changes.
+        structure: a key of ``STRUCTURES`` without the stack; empty if only the size changes.
     """
 
     chain: str
@@ -168,9 +168,7 @@ class Parent:
                    if len(kept[stack]) < own[f"{stack}.depth"]]
         changed += [f"{key} {config[key]}" for chain, (key, _, _) in CHAINS.items()
                     if any(self.sizes[chain]) and config[key] != own[key]]
-        keys = [f"{chain.partition('.')[0]}.{name}" for chain in CHAINS
-                for name in STRUCTURES[chain]]
-        changed += [f"{key} {config[key]}" for key in keys
+        changed += [f"{key} {config[key]}" for keys in STRUCTURES.values() for key in keys
                     if config.get(key, 0) not in (0, "off", own.get(key))]
         changed += [f"share.{chain} {config[f'share.{chain}']}" for chain in CHAINS
                     if config.get(f"share.{chain}") != own.get(f"share.{chain}")]
@@ -259,10 +257,8 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
         UserError: a key is unknown, a size is not smaller than the parent's, or a structure cannot
             be built or has no fewer parameters.
     """
-    structures = {chain: [f"{chain.partition('.')[0]}.{name}" for name in names]
-                  for chain, names in STRUCTURES.items()}
     keys = [*(key for key, _, _ in CHAINS.values()), *(f"share.{chain}" for chain in CHAINS),
-            *(key for names in structures.values() for key in names)]
+            *(key for structure_keys in STRUCTURES.values() for key in structure_keys)]
     for key in replace:
         if key.partition("[")[0] not in keys:
             raise UserError(f"replace: {key} cannot be replaced; {suggest_match(key, keys)}",
@@ -280,10 +276,11 @@ def list_alternatives(parent: Parent, replace: Mapping[str, Any]) -> list[Altern
                                     f"{size}", key="replace", code="bad-value")
                 if value < size:
                     alternatives.append(Alternative(chain, layer, layer, value))
-            for name, structure_key in zip(STRUCTURES[chain], structures[chain]):
+            for structure_key in STRUCTURES[chain]:
                 values = replace.get(f"{structure_key}[{layer + 1}]",
                                      replace.get(structure_key, ()))
-                alternatives += [Alternative(chain, layer, layer, value, name)
+                structure = structure_key.partition(".")[2]
+                alternatives += [Alternative(chain, layer, layer, value, structure)
                                  for value in sorted(set(values)) if size]
             alternatives += [Alternative(chain, layer, last, size)
                              for last in range(layer + 1, min(layer + longest, len(sizes)))
