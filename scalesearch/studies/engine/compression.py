@@ -57,7 +57,7 @@ from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.distillation import progress_display
-from scalesearch.studies.engine.jobs import JobLoop, reading_result
+from scalesearch.studies.engine.jobs import FolderJobs
 from scalesearch.studies.executors.base import Runner, TrainingJob
 from scalesearch.studies.executors.worker import ProgressFile
 from scalesearch.studies.trials.evaluator import Evaluator
@@ -177,27 +177,8 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
         spec.architectures, architectures=tuple(architectures), base=architectures[0].label))
 
 
-class LibraryJobs(JobLoop):
-    """Runs one job per folder: of a layer of the parent, or of combinations."""
-
-    def __init__(self, folders: Sequence[Path], runner: Runner, max_attempts: int,
-                 result_type: type) -> None:
-        super().__init__(runner, max_attempts)
-        self.folders = folders
-        self.result_type = result_type
-
-    def next_job(self) -> TrainingJob | None:
-        """Return a job without a result that is not running."""
-        for index, folder in enumerate(self.folders):
-            number = -2 - index  # not the number of a trial, or of a teacher's job
-            if number not in self.running and not (folder / RESULT_FILE).exists():
-                return TrainingJob(number, folder, 1)
-        return None
-
-    def collect(self, job: TrainingJob) -> None:
-        """Check that the result can be read."""
-        with reading_result(job.folder / RESULT_FILE):
-            read_json(job.folder / RESULT_FILE, self.result_type)
+class LibraryJobs(FolderJobs):
+    """Jobs of layers of the parent, or of combinations."""
 
     def fail(self, job: TrainingJob, reason: str) -> None:
         """Stop the study, which needs all replacements."""

@@ -31,7 +31,7 @@ from scalesearch.studies.config.reader import open_space
 from scalesearch.studies.config.sections import TeacherSpec
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.corpora import Corpora
-from scalesearch.studies.engine.jobs import JobLoop, reading_result
+from scalesearch.studies.engine.jobs import FolderJobs
 from scalesearch.studies.engine.setup import check_same_translations, load_data
 from scalesearch.studies.executors.base import Runner, TrainingJob
 from scalesearch.studies.executors.worker import ProgressFile
@@ -42,7 +42,12 @@ from scalesearch.studies.monitor.running import (
     describe_progress,
     report_share,
 )
-from scalesearch.studies.trials.record import JobFile, TeacherFacts, describe_teacher_facts
+from scalesearch.studies.trials.record import (
+    JobFile,
+    JobResult,
+    TeacherFacts,
+    describe_teacher_facts,
+)
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import DataFacts, TeacherMeta
 from scalesearch.terminal import print_text
@@ -50,19 +55,7 @@ from scalesearch.training.recipe import Recipe
 from scalesearch.training.result import RESULT_FILE, Result
 
 DISTILLED_PREFIX = "train"
-TEACHER_JOB_NUMBER = -1  # number of a job that does not belong to a trial
 TASK_KEYS = ("builtin", "source", "target")
-
-
-@dataclass(frozen=True)
-class TeacherJobResult:
-    """Result of a teacher's job; for its training run, only the state is read here."""
-
-    state: str
-    reason: str = ""
-    pairs: int = 0
-    decoding: str = ""
-    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -163,7 +156,7 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
         raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} "
                         "missing); finish it with `scalesearch train … --resume`, or name another "
                         "folder", key="teacher", code="teacher-unfinished")
-    result = read_json(folder / RESULT_FILE, TeacherJobResult)
+    result = read_json(folder / RESULT_FILE, JobResult)
     if result.state != "complete":
         raise UserError(f"teacher: the training in {folder} failed: {result.reason}", key="teacher",
                         code="teacher-failed")
@@ -213,7 +206,7 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
     common: JobFile = {"data": spec.data.with_absolute_paths().model_dump(),
                        "threads": spec.resources.threads_per_trial, "nice": spec.resources.nice}
 
-    def complete_job(folder: Path, job: JobFile, description: str) -> TeacherJobResult:
+    def complete_job(folder: Path, job: JobFile, description: str) -> JobResult:
         if not (folder / RESULT_FILE).exists():
             write_json(folder / "job.json", {**common, **job})
             progress_file = ProgressFile(folder)
@@ -223,8 +216,8 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
                 return describe_progress(facts) if facts else "starting", report_share(facts)
 
             with progress_display(description, progress, console):
-                TeacherJob(folder, runner, spec.attempts).run_jobs()
-        result = read_json(folder / RESULT_FILE, TeacherJobResult)
+                TeacherJobs([folder], runner, spec.attempts, JobResult).run_jobs()
+        result = read_json(folder / RESULT_FILE, JobResult)
         if result.state != "complete":
             raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, "
                             f"and start another study with {option('out')}", key="teacher",
@@ -288,23 +281,8 @@ def learn_from_teacher(teacher: Teacher, spec: StudySpec, study: StudyDir, runne
     return spec, corpora
 
 
-class TeacherJob(JobLoop):
-    """Runs one job of a teacher, in ``folder``."""
-
-    def __init__(self, folder: Path, runner: Runner, max_attempts: int) -> None:
-        super().__init__(runner, max_attempts)
-        self.folder = folder
-
-    def next_job(self) -> TrainingJob | None:
-        """Return the job, unless it runs or has a result."""
-        if self.running or (self.folder / RESULT_FILE).exists():
-            return None
-        return TrainingJob(TEACHER_JOB_NUMBER, self.folder, 1)
-
-    def collect(self, job: TrainingJob) -> None:
-        """Check that the result can be read."""
-        with reading_result(job.folder / RESULT_FILE):
-            read_json(job.folder / RESULT_FILE, TeacherJobResult)
+class TeacherJobs(FolderJobs):
+    """Jobs of a teacher."""
 
     def fail(self, job: TrainingJob, reason: str) -> None:
         """Stop the study, which needs its teacher."""

@@ -16,12 +16,12 @@ result that is unreadable   the file is renamed to ``*.damaged``; this counts as
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from scalesearch.errors import UserError
-from scalesearch.files import DiskFullError
+from scalesearch.files import DiskFullError, read_json
 from scalesearch.studies.executors.base import (
     CRASH_DISK_FULL,
     CRASH_FAULT,
@@ -30,6 +30,7 @@ from scalesearch.studies.executors.base import (
     Runner,
     TrainingJob,
 )
+from scalesearch.training.result import RESULT_FILE
 
 
 class DamagedResultError(Exception):
@@ -133,6 +134,34 @@ class JobLoop(ABC):
                 break
             self.submit(job)
         return len(self.running) > n_before
+
+
+class FolderJobs(JobLoop):
+    """Runs one job per folder, until each has a result.
+
+    Args:
+        folders: of the jobs.
+        result_type: type of their results.
+    """
+
+    def __init__(self, folders: Sequence[Path], runner: Runner, max_attempts: int,
+                 result_type: type) -> None:
+        super().__init__(runner, max_attempts)
+        self.folders = folders
+        self.result_type = result_type
+
+    def next_job(self) -> TrainingJob | None:
+        """Return a job without a result that is not running."""
+        for index, folder in enumerate(self.folders):
+            number = -1 - index  # not the number of a trial
+            if number not in self.running and not (folder / RESULT_FILE).exists():
+                return TrainingJob(number, folder, 1)
+        return None
+
+    def collect(self, job: TrainingJob) -> None:
+        """Check that the result can be read."""
+        with reading_result(job.folder / RESULT_FILE):
+            read_json(job.folder / RESULT_FILE, self.result_type)
 
 
 @contextmanager

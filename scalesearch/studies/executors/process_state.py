@@ -15,24 +15,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 
 from scalesearch.files import try_read_json
 from scalesearch.nn.graphs import reset_compiled_functions
 from scalesearch.studies.executors.base import JobDone, JobEvent
+from scalesearch.studies.trials.record import JobResult
 
 MIB = 2**20
 # Bytes by which a process may grow after its first trial. Larger trials leave fragments behind.
 MAX_HOST_GROWTH = 1024 * MIB
 MAX_DEVICE_GROWTH = 256 * MIB
-
-
-class JobState(msgspec.Struct):
-    """Field of ``result.json``."""
-
-    state: str = ""
 
 
 class ProcessState:
@@ -87,7 +81,7 @@ class ProcessState:
         """
         if not isinstance(event, JobDone):
             return False
-        result = try_read_json(event.job.folder / "result.json", JobState)
+        result = try_read_json(event.job.folder / "result.json", JobResult)
         if result is not None and result.state == "failed":
             return False
         device_bytes = 0

@@ -9,7 +9,7 @@ from scalesearch.studies.eta import RunningTrial
 from scalesearch.studies.executors import lease
 from scalesearch.studies.executors.worker import ProgressFile, ProgressReport
 from scalesearch.studies.monitor.format import format_duration, format_percent
-from scalesearch.studies.trials.record import JobFile
+from scalesearch.studies.trials.record import JobFile, JobResult
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, State, Trial
 
@@ -94,15 +94,6 @@ class RunningTeacher:
         return f"{self.stage}, {self.status_text}"
 
 
-@dataclass(frozen=True)
-class TeacherResult:
-    """The fields of a teacher's result files that are used here."""
-
-    state: str = ""
-    reason: str = ""
-    pairs: int | None = None
-
-
 def running_trials(study: StudyDir) -> list[RunningTrial]:
     """Read the progress of all pending trials, in order of their numbers."""
     return [running_trial(study, trial) for trial in study.trials.with_state(State.PENDING)]
@@ -183,13 +174,12 @@ def running_teacher(study: StudyDir) -> RunningTeacher | None:
         stages["soft targets"] = folder / SOFT_TARGETS_FOLDER
     results = {}
     for stage, stage_folder in stages.items():
-        result = results[stage] = try_read_json(stage_folder / "result.json", TeacherResult)
+        result = results[stage] = try_read_json(stage_folder / "result.json", JobResult)
         if result and result.state != "complete":
             return RunningTeacher("failed", result.reason or "failed", 0.0)
     if results[stage]:  # of the last stage
         translations = results["translating"]
-        pairs = (f" {translations.pairs:,} sentences"
-                 if translations and translations.pairs is not None else "")
+        pairs = f" {translations.pairs:,} sentences" if translations else ""
         return RunningTeacher("done", f"has translated{pairs}", 1.0)
     for stage, stage_folder in reversed(stages.items()):
         if (stage_folder / "job.json").exists():

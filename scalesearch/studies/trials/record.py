@@ -1,7 +1,7 @@
 """Record of a trial: all that is needed to check and reproduce its results."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
 
 import msgspec
@@ -55,6 +55,17 @@ class JobFile(TypedDict, total=False):
     top_k: int
     blocks: BlocksJob
     initial_model: str
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The fields of a job's ``result.json`` that do not belong to one type of job."""
+
+    state: str
+    reason: str = ""
+    pairs: int = 0
+    decoding: str = ""
+    cpu_seconds: float = 0.0
 
 
 class Translations(TypedDict):
