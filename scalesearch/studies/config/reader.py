@@ -17,7 +17,7 @@ All problems are reported together, each with file, line and column.
 """
 
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -26,27 +26,20 @@ from random import Random
 from typing import Any
 
 from scalesearch.compression.alternatives import Parent, default_alternatives, list_alternatives
-from scalesearch.config.model import REQUIRED, Config, Text, schema_of, setting
-from scalesearch.config.reader import ConfigReader, apply_override, read_config
+from scalesearch.config.model import schema_of
+from scalesearch.config.reader import ConfigReader, apply_override
 from scalesearch.config.reader import with_position as with_position_of_key
 from scalesearch.data.spec import DataSpec
-from scalesearch.errors import UserError, option, option_prefix
+from scalesearch.errors import UserError, option
 from scalesearch.export.base import resolve_decoder_format
 from scalesearch.feasible.limits import check_contradictions, parse_budget, split_constraint
 from scalesearch.files import is_valid_file_name, resolve_relative
-from scalesearch.library import ARCHITECTURE_FILE, find_file
 from scalesearch.pareto import Objective
 from scalesearch.schedule import NO_RUNGS
-from scalesearch.spaces import ConfigError, Constraint, Space, read_space
+from scalesearch.spaces import ConfigError, Constraint, Space
 from scalesearch.spaces.binding.binder import rename_deprecated_keys
 from scalesearch.spaces.binding.unknown_keys import check_file_type
-from scalesearch.spaces.schema.builtin import architecture_schema
-from scalesearch.spaces.schema.cost_names import (
-    LATENCY_KEY,
-    OWN_VOCABULARY,
-    TRAINING_COSTS,
-    find_missing_key,
-)
+from scalesearch.spaces.schema.cost_names import LATENCY_KEY
 from scalesearch.spaces.syntax.diagnostics import (
     Problem,
     SourcePosition,
@@ -62,6 +55,7 @@ from scalesearch.spaces.syntax.nodes import (
     unfold_dotted_keys,
 )
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
+from scalesearch.studies.config.conflicts import find_conflicts, find_missing_settings
 from scalesearch.studies.config.designs import (
     check_keys_of_type,
     read_architectures,
@@ -81,28 +75,25 @@ from scalesearch.studies.config.objectives import (
     parse_objective,
     required_measurements,
 )
-from scalesearch.studies.config.sections import (
-    AUTO,
-    CORPUS_WORD,
-    Resources,
-    expand_path,
-    read_seeds,
-    warm_start_problems,
+from scalesearch.studies.config.sections import AUTO, Resources, read_seeds, warm_start_problems
+from scalesearch.studies.config.space_reader import (
+    change_space,
+    open_space,
+    read_parent,
+    read_space_node,
 )
 from scalesearch.studies.config.spec import (
     BUDGET_FORM,
     DEFAULT_MAX_TRIALS,
     EXPORTABLE_WORDS,
     OBJECTIVES_FORM,
-    SPACE_FORM,
     StudyFile,
     StudySpec,
 )
 from scalesearch.studies.config.storage_url import mask_passwords
-from scalesearch.studies.config.values import PARAMS_FORM, Params, node_text
-from scalesearch.tasks import PER_TOKEN_METRICS, TASKS
+from scalesearch.studies.config.values import node_text
 from scalesearch.training.gpus import count_places, find_gpus
-from scalesearch.training.recipe import RECIPE_KEYS_OF_COSTS, check_compatible, check_model_type
+from scalesearch.training.recipe import check_compatible, check_model_type
 from scalesearch.training.recipe_space import (
     KEY_PREFIX,
     RecipeSpace,
@@ -115,14 +106,6 @@ BUILTIN_DATA_WORDS = ("builtin", "grammar", "none")
 RESOURCES_SYNONYMS = (("ray", "resources"), ("resources", "ray"))
 # overrides in the space language: space.width=64 | 128
 SPACE_PREFIXES = ("space.", "base.")
-GAIN_FORECASTER = "bayes"
-
-
-class FileAndParams(Config):
-    """A space file, and params that replace some of its parameters."""
-
-    file: Text = setting(REQUIRED, "a space file, or the name of a shipped one")
-    set: Params = setting({}, "params, or narrower domains", expected=PARAMS_FORM)
 
 
 def read_study(path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> StudySpec:
@@ -314,54 +297,49 @@ class _StudyReader:
     def read(self, out: Path | None) -> StudySpec | None:
         """The study; None if there are problems."""
         file = self.file
-        name = file.name or self.path.stem
-        is_search = file.type == SEARCH
         check_keys_of_type(file.type, self.table, self.reader)
         space = self.read_space()
         objectives = self.read_objectives()
         architectures = read_architectures(file, space, partial(open_space, self.path), self.reader)
         space = space or (architectures.space if architectures else None)
         self.check_combinations(space, objectives)
-        trials = file.trials if is_search or file.type == COMPRESS else 0
-        if is_search and file.compute is not None and "trials" not in self.positions:
+        trials = file.trials if file.type in (SEARCH, COMPRESS) else 0
+        if file.type == SEARCH and file.compute is not None and "trials" not in self.positions:
             trials = DEFAULT_MAX_TRIALS
         seeds = read_seeds(file.seeds, self.table.get("seeds"), min(trials, file.trials),
-                           objectives, not is_search, self.report)
+                           objectives, file.type != SEARCH, self.report)
+        name = file.name or self.path.stem
         if file.name is None and not is_valid_file_name(name):
-            self.reader.report_problem(self.table.position,
-                                       f"the file's name `{name}` cannot name a study's folder",
-                                       "give `study: NAME`", code="not-a-name")
+            self.report("study", f"the file's name `{name}` cannot name a study's folder",
+                        "give `study: NAME`", code="not-a-name")
         folder = out or Path(file.out or f"runs/{name}")
         for message, help in warm_start_problems(file.warm_start, folder):
             self.report("warm_start.from", message, help, code="folder-misplaced")
-        names = [reference.name for reference in file.references]
-        if len(set(names)) < len(names):
-            self.report("reference", "two references have the same name",
-                        "give each a `name` of its own", code="name-taken")
-        address = file.ray.get("address") or file.resources.address
-        if file.resources.address not in (None, address):
-            self.report("resources.address",
-                        f"the cluster is at `{file.resources.address}` here and at `{address}` "
-                        "under `ray:`", "keep one", code="given-twice")
         budget = self.read_limit(space)
         if space is not None:
-            self.check_protocol(space, objectives, budget)
+            searched_keys = {parameter.key.removeprefix(KEY_PREFIX)
+                             for parameter in self.recipe_parameters}
+            for conflict in find_missing_settings(file, space, objectives, budget, searched_keys):
+                self.report(*conflict)
         recipe_space = self.read_recipe_space(objectives)
         references: tuple[FixedArchitecture, ...] = ()
         if space is not None and recipe_space is not None:
             with self.reporting("reference"):
                 references = tuple(self.read_reference(index, space, recipe_space)
                                    for index in range(len(file.references)))
-        replacements: Mapping[str, Any] = {}
-        with self.reporting("replace"):
-            replacements = read_replacements(file.replacements)
-            if file.type == COMPRESS and space is not None and not self.reader.problems:
-                parent = Parent.from_architecture(space.single_architecture("parent: it"))
-                list_alternatives(parent, replacements or default_alternatives(parent))
+        replacements = self.resolve_replacements(space)
         if self.reader.problems or space is None or self.data is None or recipe_space is None:
             return None
-        sampler = replace(file.sampler,
-                          name=file.sampler.name or ("bayes" if is_search else "random"),
+        return self.make_spec(recipe_space, {
+            "name": name, "out": folder, "space": space, "objectives": objectives,
+            "references": references, "architectures": architectures, "trials": trials,
+            "replacements": replacements, "seeds": seeds, "budget": budget})
+
+    def make_spec(self, recipe_space: RecipeSpace, values: Mapping[str, Any]) -> StudySpec:
+        """The study with ``values``, and with defaults that follow from other keys."""
+        file = self.file
+        default_sampler = "bayes" if file.type == SEARCH else "random"
+        sampler = replace(file.sampler, name=file.sampler.name or default_sampler,
                           seed=file.seed if file.sampler.seed is None else file.sampler.seed)
         if str(proxy := sampler.arguments.get("proxy", "")).endswith(".csv"):
             sampler = replace(sampler, arguments={**sampler.arguments,
@@ -373,27 +351,37 @@ class _StudyReader:
                     for key, value in file.protocol.items() if value is not None}
         synonyms = {key: self.positions[other] for key, other in RESOURCES_SYNONYMS
                     if other in self.positions}
+        address = file.ray.get("address") or file.resources.address
         backend = "ray" if address and "backend" not in self.positions else file.backend
         resources = file.resources.replace(address=address)
         if recipe_space.base_recipe.device == "cpu" and resources.gpus_per_trial == AUTO:
             resources = resources.replace(gpus_per_trial=0.0)
-        values = dict(file) | {
-            "name": name, "data": self.data, "out": folder, "space": space,
-            "objectives": objectives, "references": references, "architectures": architectures,
-            "trials": trials, "replacements": replacements, "teacher": teacher,
-            "seeds": seeds, "recipe": recipe_space.base_recipe, "budget": budget,
-            "protocol": protocol, "sampler": sampler, "rungs": file.rungs or NO_RUNGS,
-            "backend": backend, "workers": resolve_workers(file.workers, backend, resources),
-            "resources": resources}
+        values = {
+            **dict(file), **values, "data": self.data, "teacher": teacher,
+            "recipe": recipe_space.base_recipe, "protocol": protocol, "sampler": sampler,
+            "rungs": file.rungs or NO_RUNGS, "backend": backend,
+            "workers": resolve_workers(file.workers, backend, resources), "resources": resources}
         return StudySpec.model_construct(file.model_fields_set, file=self.path, text=self.text,
                                          positions=synonyms | self.positions,
                                          recipe_space=recipe_space, **values)
 
+    def resolve_replacements(self, space: Space | None) -> Mapping[str, Any]:
+        """The replacements of a compression, which must fit its parent."""
+        with self.reporting("replace"):
+            replacements = read_replacements(self.file.replacements)
+            if self.file.type == COMPRESS and space is not None and not self.reader.problems:
+                parent = Parent.from_architecture(space.single_architecture("parent: it"))
+                list_alternatives(parent, replacements or default_alternatives(parent))
+            return replacements
+        return {}
+
     def read_space(self) -> Space | None:
         """The space or the base; None if it is invalid, or if each row is a file."""
         if self.file.type == COMPRESS:
-            with self.reporting("parent"):
-                return self.read_parent()
+            if self.file.parent is not None:
+                with self.reporting("parent"):
+                    changes = self.reader.nodes.get("parent.set")
+                    return read_parent(self.path, self.file.parent, changes)
             return None
         key = space_key(self.file.type, self.positions)
         node = self.file.base if key == "base" else self.file.space
@@ -403,45 +391,9 @@ class _StudyReader:
                             f"such as `{key}: transformer`", code="missing-key")
             return None
         with self.reporting(node):
-            if isinstance(node, ScalarNode) and node.text:
-                space = open_space(self.path, node.text)
-            elif not isinstance(node, MappingNode):
-                raise UserError(f"expected {SPACE_FORM}", code="bad-value")
-            elif node.get("file"):
-                source = read_config(FileAndParams, node)
-                space = self.with_changes(open_space(self.path, source.file), source.set,
-                                          node.get("set"))
-            else:
-                space = Space.bind(node, architecture_schema(), [])
+            space = read_space_node(self.path, node)
             return space.with_overrides(self.space_overrides) if self.space_overrides else space
         return None
-
-    def read_parent(self) -> Space | None:
-        """The architecture of the parent of a compression, as a space."""
-        parent = self.file.parent
-        if parent is None:
-            return None
-        if parent.folders:
-            folder = expand_path(parent.folders[0])
-            if len(parent.folders) > 1 or not os.path.isfile(folder / ARCHITECTURE_FILE):
-                raise UserError(f"parent: {', '.join(parent.folders)} is not the folder of one "
-                                "finished training run", help="give a folder that `scalesearch "
-                                "train --out` has written", key="parent", code="no-teacher")
-            return read_space(folder / ARCHITECTURE_FILE)
-        if parent.file is None:
-            raise UserError("parent: give `folder`, or the `file` of a model to train first",
-                            key="parent", code="missing-key")
-        space = open_space(self.path, parent.file)
-        return self.with_changes(space, parent.set, self.reader.nodes.get("parent.set"))
-
-    def with_changes(self, space: Space, changes: Mapping[str, str], node: Node | None) -> Space:
-        """``space`` with the ``changes`` in ``node``; problems are reported there."""
-        try:
-            return space.with_overrides(changes) if changes else space
-        except ConfigError as error:
-            assert node is not None
-            raise ConfigError([replace(problem, position=position_of_change(problem, node))
-                               for problem in error.problems]) from None
 
     def read_reference(self, index: int, space: Space,
                        recipe_space: RecipeSpace) -> FixedArchitecture:
@@ -452,8 +404,8 @@ class _StudyReader:
         """
         reference = self.file.references[index]
         own_space = open_space(self.path, reference.file) if reference.file else space
-        own_space = self.with_changes(own_space, reference.set,
-                                      self.reader.nodes.get(f"reference[{index}].set"))
+        own_space = change_space(own_space, reference.set,
+                                 self.reader.nodes.get(f"reference[{index}].set"))
         architecture = own_space.single_architecture(f"reference {reference.name}: it")
         config = own_space.resolve(own_space.replay_values({}))
         recipe_params = recipe_space.default_params(reference.recipe)
@@ -529,26 +481,16 @@ class _StudyReader:
         """Report keys that are valid separately but not together."""
         file = self.file
         data = self.data
-        recipes = [("recipe", file.recipe),
-                   ("teacher.recipe", file.teacher.recipe if file.teacher else None)]
-        for key, recipe in recipes:
-            if recipe is not None and recipe.score_splits == "test":
-                scores = f"{key}.score_splits"
-                self.report(scores if scores in self.positions else key,
-                            "a study selects by validation scores",
-                            "set score_splits to `both` or `validation`", code="selection-on-test")
+        for conflict in find_conflicts(file, space, objectives, self.positions):
+            self.report(*conflict)
         if data is None:
             return
-        if file.teacher is not None and (data.distilled or data.soft_targets):
-            self.report("teacher", "teacher: the data are already the output of a teacher "
-                        "(`distilled`, `soft_targets`)", "remove one of the two",
-                        code="given-twice")
         if file.recipe is not None:
             with self.reporting("data"):
                 check_compatible(data, file.recipe)
+            with self.reporting("recipe"):
+                resolve_decoder_format(file.recipe)
         if space is not None:
-            for key, message, help in find_conflicts(file, space, objectives, self.positions):
-                self.report(key, message, help, code="given-twice")
             model = dict(space.parameters()).get("model")
             for model_type in (getattr(model, "options", ()) if model is not None
                                else [dict(space.sample(Random(0)))["model"]]):
@@ -557,86 +499,3 @@ class _StudyReader:
         for objective in objectives:
             with self.reporting(f"objectives.{objective.name}"):
                 check_objective_of_task(objective, data)
-        if file.recipe is not None:
-            with self.reporting("recipe"):
-                resolve_decoder_format(file.recipe)
-
-    def check_protocol(self, space: Space, objectives: Iterable[Objective],
-                       limit: Constraint | None) -> None:
-        """Report costs that need a key of the protocol which is not set."""
-        protocol = {**space.protocol, **self.file.protocol}
-        places = {objective.name: f"objectives.{objective.name}" for objective in objectives}
-        for cost in limit.costs if limit else ():
-            places.setdefault(cost, "budget")
-        for cost, place in places.items():
-            if cost in TRAINING_COSTS:
-                self.check_training_cost(cost, place)
-            elif key := find_missing_key(cost, protocol):
-                self.report(place, f"`{cost}`: the protocol names no {key}",
-                            f"add `protocol: {{ {key}: … }}`", code="protocol-incomplete")
-
-    def check_training_cost(self, cost: str, place: str) -> None:
-        """Report a cost of training that the recipe of the study does not determine."""
-        recipe = self.file.recipe
-        searched = {parameter.key.removeprefix(KEY_PREFIX) for parameter in self.recipe_parameters}
-        open_keys = [key for key in RECIPE_KEYS_OF_COSTS if key in searched]
-        if open_keys:
-            self.report(place, f"`{cost}` needs one value of recipe.{open_keys[0]}, which the "
-                        "study searches", f"set one value of recipe.{open_keys[0]}",
-                        code="open-parameters")
-        elif recipe is not None and find_missing_key(cost, recipe.protocol_settings(epoch_pairs=1)):
-            self.report(place, f"`{cost}`: the recipe is limited by time, which has no number of "
-                        "MACs", "set recipe.steps, tokens or epochs, or use macs.update",
-                        code="protocol-incomplete")
-
-
-def position_of_change(problem: Problem, node: Node) -> SourcePosition:
-    """The position in a file of a problem of changes, whose positions are those of an option."""
-    column = problem.position.column
-    line = problem.position.source.lines[0]
-    for key, value in node if isinstance(node, MappingNode) else ():
-        before_value = f"{option_prefix('set')}{key.text}="
-        if line.startswith(before_value):
-            return (key.position if column < len(before_value) else value.display_position)
-    return node.display_position
-
-
-def open_space(study_file: Path, name: str) -> Space:
-    """The space in a file next to the study, or the shipped space ``name``.
-
-    Raises:
-        UserError: the file does not exist, or is invalid.
-    """
-    file = study_file.parent / name
-    return read_space(file if os.path.isfile(file) else find_file(name, "spaces"))
-
-
-def find_conflicts(file: StudyFile, space: Space, objectives: Iterable[Objective],
-                   given_keys: Container[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield key, problem and help of keys that do not fit together."""
-    if space.protocol.get("vocab") == OWN_VOCABULARY:
-        reason = "each architecture of the space has its own vocabulary, under `vocab`"
-        for key in ("data.vocab", "data.tokenizer", "protocol.vocab"):
-            is_corpus = key == "protocol.vocab" and file.protocol.get("vocab") == CORPUS_WORD
-            if key in given_keys and not is_corpus:
-                yield key, reason, "remove it here, or there"
-        if file.teacher:
-            yield ("teacher", f"{reason}, and a teacher has one vocabulary",
-                   "translate with `scalesearch distill`, and name its output under data: "
-                   "distilled")
-        for objective in objectives:
-            if objective.name in PER_TOKEN_METRICS:
-                yield (f"objectives.{objective.name}",
-                       f"`{objective.name}` is a mean over tokens, and {reason}",
-                       "use `loss_per_char`")
-    if file.stop and file.sampler.name not in ("", GAIN_FORECASTER):
-        yield ("stop", f"`{file.sampler.name}` does not predict a gain",
-               f"remove one of the two, or use `{GAIN_FORECASTER}`")
-    if file.protocol.get("lengths") == CORPUS_WORD:
-        for key in ("source", "target", "length"):
-            if f"protocol.{key}" in given_keys:
-                yield (f"protocol.{key}", "`lengths: corpus` sets the lengths of the sentences",
-                       "remove one of the two")
-        if file.data and TASKS[file.data.task].file_format == "text":
-            yield ("protocol.lengths", f"{file.data.task} has windows, not sentences",
-                   "give `length`")
