@@ -38,6 +38,12 @@ class UserError(Exception):
         return f"{self.message}; {self.help}" if self.help else str(self.message)
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error that is not empty, or the name of its class."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
 def option(name: str, value: object = None) -> str:
     """Return the name of an option in a message; in Python, that of the argument.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.api.base import Displayable, as_subclass, python_error_messages
 from scalesearch.cost import CostBreakdown, Protocol, evaluate_cost, load_protocol
 from scalesearch.cost.tables import make_cost_tables, memory_line
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, first_line
 from scalesearch.spaces.assembly import architecture as assembly
 from scalesearch.spaces.schema.cost_names import PROTOCOL_SIZES
 from scalesearch.spaces.syntax.diagnostics import suggest_match
@@ -83,7 +83,7 @@ class Architecture(assembly.ModelSpec):
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:  # raised by torch for an unknown device
-            raise UserError(f"device {str(device)!r}: {str(error).splitlines()[0]}",
+            raise UserError(f"device {str(device)!r}: {first_line(error)}",
                             code="no-device") from None
         return build_model(self.block, vocab=vocab, init=init, seed=seed, device=device)
 

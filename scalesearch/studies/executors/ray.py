@@ -30,7 +30,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from scalesearch.errors import UserError, option
+from scalesearch.errors import UserError, first_line, option
 from scalesearch.signals import restored_handlers
 from scalesearch.studies.config.sections import AUTO, Resources
 from scalesearch.studies.executors.base import (
@@ -56,7 +56,6 @@ from scalesearch.studies.executors.ray_cluster import (
 )
 from scalesearch.studies.executors.ray_environment import (
     check_cluster,
-    first_line,
     is_listening,
     last_error_line,
     no_cluster_error,
@@ -191,8 +190,7 @@ class RayRunner(Runner):
             return run_job(work, job)
 
         self._task = train
-        self._health = ClusterHealth(0.0 if self._owns_ray and self._address is None
-                                     else CLUSTER_TIMEOUT)
+        self._health = ClusterHealth(0.0 if self._is_on_this_machine else CLUSTER_TIMEOUT)
 
     def submit(self, job: TrainingJob) -> None:
         """Submit ``job`` to Ray, which starts it when its resources are free."""
@@ -300,7 +298,7 @@ class RayRunner(Runner):
         self._cores += self._cores_of.values()
         self._cores_of.clear()
         self._restarts += 1
-        if not self._owns_ray or self._address is not None:
+        if not self._is_on_this_machine:
             raise UserError(f"resources: {service} does not respond any more. {resume_hint()} when "
                             "the cluster is back", key="resources", code="cluster-lost")
         if self._restarts > MAX_RESTARTS:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from scalesearch.errors import UserError, error_context
+from scalesearch.errors import UserError, error_context, first_line
 from scalesearch.files import socket_root
 
 FOLDER_PREFIX = "scalesearch-ray-"
@@ -127,12 +127,6 @@ def last_error_line(pid: int) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and line[0] not in ":[*"]
     fatal = [line for line in lines if line.startswith("Fatal Python error")]
     return (fatal or lines or [""])[-1][:MAX_LINE_LENGTH]
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error that is not empty, or the name of its class."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip() if lines else type(error).__name__
 
 
 def is_listening(host: str, port: int, timeout: float = 5.0) -> bool:

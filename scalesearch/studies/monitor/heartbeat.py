@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, first_line
 from scalesearch.files import try_read_json, write_json
 from scalesearch.studies.executors.lease import (
     HEARTBEAT_TIMING,
@@ -92,8 +92,8 @@ class Heartbeat:
             with heartbeat(self._file, self._interval):
                 yield self
         except BaseException as error:
-            summary = (str(error).splitlines() or [""])[0] or type(error).__name__
-            self._write(STOPPED, "interrupted" if isinstance(error, KeyboardInterrupt) else summary)
+            self._write(STOPPED, "interrupted" if isinstance(error, KeyboardInterrupt)
+                        else first_line(error))
             raise
 
     def finish(self, reason: str) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, first_line
 from scalesearch.library import install_command
 from scalesearch.studies.trials.record import Record
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -68,9 +68,8 @@ class Logger(Callback):
                                  list(scalar_points(trial, self.study.record(trial) or {})))
         except Exception as error:  # training continues after any error of another tool
             self._failed = True
-            self._report(f"{type(self).__name__}: "
-                         f"{(str(error).splitlines() or [type(error).__name__])[0]}; the "
-                         "missing trials are logged when the study is resumed")
+            self._report(f"{type(self).__name__}: {first_line(error)}; the missing trials are "
+                         "logged when the study is resumed")
 
 
 def scalar_points(trial: Trial, record: Record) -> Iterator[ScalarPoint]:
