@@ -61,9 +61,8 @@ def confirm(study: str, out: Path | None, seeds: int, base: str | None, workers:
                         "its front with: name one under `reference`", code="no-named-architecture")
     if base is None:
         main = results.study.meta.main_objective
-        sign = -1 if results.study.meta.directions[main] == "max" else 1
-        base = min(references, key=lambda reference: (not reference.first.is_eligible, sign
-                                                      * reference.mean(main))).first.label
+        base = min(references, key=lambda reference: (
+            not reference.first.is_eligible, reference.mean(main.name) * main.sign)).first.label
     members = {member.number for member in results.view.members}
     n_searched = len(members - {reference.number for reference in references})
     extra_runs = max(results.study.meta.seeds.extra_runs, (seeds - 1) * n_searched)

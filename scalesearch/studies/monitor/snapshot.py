@@ -247,8 +247,7 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
     """
     main = view.meta.main_objective
     members = view.members if view.candidates else list(view.references)
-    members.sort(key=lambda candidate: candidate.mean(main),
-                 reverse=view.meta.directions[main] == "max")
+    members.sort(key=lambda candidate: candidate.mean(main.name) * main.sign)
     shown = members
     if len(members) > MAX_MEMBERS_SHOWN:  # evenly spaced, with both ends
         shown = [members[round(index)]
@@ -257,7 +256,7 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
                              member.completed_seeds, dict(zip(view.meta.directions, values)))
                  for member, values in zip(shown, view.means(shown).tolist()))
     if not view.candidates:
-        return FrontSnapshot(view.meta.directions, main, 0, rows, None)
+        return FrontSnapshot(view.meta.directions, main.name, 0, rows, None)
     # hypervolume of the front, and its growth by the latest member
     ends = [candidate.first.ended_at
             and datetime.fromisoformat(candidate.first.ended_at).timestamp()
@@ -271,14 +270,14 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
     hypervolume = FrontHypervolume(
         value, dict(zip(view.meta.directions, view.reference_point)), gain,
         view.candidates[latest].number, ends[latest] or None)
-    return FrontSnapshot(view.meta.directions, main, len(members), rows, hypervolume)
+    return FrontSnapshot(view.meta.directions, main.name, len(members), rows, hypervolume)
 
 
 def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
     """Summarize all rungs and, last, the end; empty for a study without rungs."""
     rungs = meta.rungs
-    main = meta.main_objective
-    sign = -1 if meta.directions[main] == "max" else 1
+    main = meta.main_objective.name
+    sign = meta.main_objective.sign
     if not rungs.n_pauses:
         return ()
     charged = [trial for trial in trials if trial.origin.charged]

@@ -50,8 +50,8 @@ class StudyView:
         objective is kept.
         """
         eligible = self.with_replicates(trial for trial in self.trials if trial.is_eligible)
-        main = self.meta.main_objective
-        sign = next(objective.sign for objective in self.meta.objectives if objective.name == main)
+        main = self.meta.main_objective.name
+        sign = self.meta.main_objective.sign
         best_by_architecture: dict[str | None, int] = {}
         for candidate in sorted(eligible, key=lambda candidate: (candidate.mean(main) * sign,
                                                                  candidate.number)):

@@ -205,15 +205,14 @@ def make_plan(results: Results, settings: AuditSettings) -> AuditPlan:
     """
     study = results.study
     meta = results.study.meta
-    main = next((objective for objective in meta.objectives
-                 if objective.is_measured and objective.name == meta.main_objective), None)
+    main = meta.main_objective
     ranked = list(results.view.completed)
-    if main:
+    if main.is_measured:
         ranked.sort(key=lambda candidate: -candidate.mean(main.name) * main.sign)
     trials = {candidate.first.architecture: candidate.first for candidate in ranked
               if (study.trial_folder(candidate.first) / "architecture.yaml").is_file()
               and study.record(candidate.first)}
-    if main is None or len(trials) < 2:
+    if not main.is_measured or len(trials) < 2:
         raise UserError(f"{study.folder}: an audit needs two finished architectures and a metric "
                         "among the objectives", code="nothing-finished")
     groups = architecture_groups(list(trials.values()))
@@ -349,8 +348,7 @@ def audit_findings(results: Results, plan: AuditPlan | None = None) -> Fairness 
     plan = plan or read_plan(study.folder)
     if plan is None:
         return None
-    main = next(objective for objective in study.meta.objectives
-                if objective.name == study.meta.main_objective)
+    main = study.meta.main_objective
     runs = [replace(run, architecture=_name(study.trials[member.trial]))
             for member in plan.architectures
             for run in runs_of_architecture(plan, member, study.folder, main.name)]

@@ -125,16 +125,15 @@ class StudyMeta:
         return ARCHITECTURE_NOUNS[self.type]
 
     @property
-    def main_objective(self) -> str:
+    def main_objective(self) -> Objective:
         """Objective by which trials and recipes are ranked.
 
         This is the main metric if it is an objective; otherwise the first measured objective, or
         the first objective.
         """
-        if self.main_metric in self.directions:
-            return self.main_metric
-        measured = [objective.name for objective in self.objectives if objective.is_measured]
-        return measured[0] if measured else self.objectives[0].name
+        main = [objective for objective in self.objectives if objective.name == self.main_metric]
+        measured = [objective for objective in self.objectives if objective.is_measured]
+        return (main or measured or self.objectives)[0]
 
     @property
     def main_metric(self) -> str:
