@@ -92,7 +92,7 @@ class Surrogate:
             observed = observed + pending
             scores = np.concatenate([scores, expected])
             counts = np.concatenate([counts, np.ones(len(expected))])
-        root = cholesky(self._kernel(observed, observed) + np.diag(self.noise / counts), lower=True)
+        root = self._covariance_root(observed, counts)
         half = solve_triangular(root, self._kernel(observed, points), lower=True)
         mean = half.T @ solve_triangular(root, scores, lower=True)
         variance = self.scale + (points.trends**2).sum(1) - (half**2).sum(0)
@@ -113,8 +113,7 @@ class Surrogate:
 
         The hyperparameters are those of all scores (Rasmussen & Williams 2006, equation 5.12).
         """
-        covariance = self._kernel(self.observed, self.observed) + np.diag(self.noise / self.counts)
-        root = cholesky(covariance, lower=True)
+        root = self._covariance_root(self.observed, self.counts)
         inverse = cho_solve((root, True), np.eye(len(root)))
         return np.asarray(inverse @ self.scores / np.diag(inverse) * self.unit)
 
@@ -123,14 +122,18 @@ class Surrogate:
 
         The correlations are those of scores without noise.
         """
-        covariance = self._kernel(self.observed, self.observed) + np.diag(self.noise / self.counts)
-        root = cholesky(covariance, lower=True)
+        root = self._covariance_root(self.observed, self.counts)
         half = solve_triangular(root, self._kernel(self.observed, points), lower=True)
         posterior = self._kernel(points, points) - half.T @ half
         std = np.sqrt(np.maximum(np.diag(posterior), 1e-12))
         correlations = posterior / np.outer(std, std)
         np.fill_diagonal(correlations, 1 + JITTER)
         return np.asarray(cholesky(correlations, lower=True))
+
+    def _covariance_root(self, observed: Coordinates, counts: Array) -> Array:
+        """Return L, the Cholesky factor of the covariance of scores at ``observed``."""
+        covariance = self._kernel(observed, observed) + np.diag(self.noise / counts)
+        return np.asarray(cholesky(covariance, lower=True))
 
     def _kernel(self, left: Coordinates, right: Coordinates) -> Array:
         weights = np.sqrt(self.rates[self.observed.groups])
