@@ -62,11 +62,9 @@ class TrialExporter:
         params, distributions = self.params(trial.params) if trial.params else ({}, {})
         state = (TrialState.PRUNED if trial.state in (State.INFEASIBLE, State.DUPLICATE)
                  else OPTUNA_STATES[trial.state])
-        values = None
-        if state == TrialState.COMPLETE and trial.values:
-            values = [trial.values[objective.name] for objective in self.objectives]
-        exported = create_trial(state=state, values=values, params=params,
-                                distributions=distributions, user_attrs=user_attributes(trial),
+        exported = create_trial(state=state, values=values_of(trial, self.objectives),
+                                params=params, distributions=distributions,
+                                user_attrs=user_attributes(trial),
                                 constraints=dict(trial.constraints))
         if trial.ended_at and trial.wall_seconds:
             end = datetime.fromisoformat(trial.ended_at).astimezone().replace(tzinfo=None)
@@ -88,6 +86,13 @@ class TrialExporter:
 
         self.space.resolve(replay)
         return params, distributions
+
+
+def values_of(trial: Trial, objectives: tuple[Objective, ...]) -> list[float] | None:
+    """Return the values of a complete trial, in the order of the objectives; else None."""
+    if trial.state != State.COMPLETE or not trial.values:
+        return None
+    return [trial.values[objective.name] for objective in objectives]
 
 
 def user_attributes(trial: Trial) -> dict[str, Any]:

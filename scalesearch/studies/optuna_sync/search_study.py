@@ -31,7 +31,11 @@ from scalesearch.samplers.trial_history import (
     RUNGS,
 )
 from scalesearch.spaces.space import Space
-from scalesearch.studies.optuna_sync.attributes import OPTUNA_STATES, TRIAL_NUMBER_ATTR
+from scalesearch.studies.optuna_sync.attributes import (
+    OPTUNA_STATES,
+    TRIAL_NUMBER_ATTR,
+    values_of,
+)
 from scalesearch.studies.trials.evaluator import JointSpace
 from scalesearch.studies.trials.trial import Origin, Params, State, Trial
 from scalesearch.studies.trials.trials import Trials, full_run_cpu_seconds
@@ -65,7 +69,7 @@ class SearchStudy:
         for trial in trials.replicates():
             if trial.state == State.COMPLETE:
                 self._replicate_values.setdefault(trial.original, []).append(
-                    _values(trial, objectives))
+                    values_of(trial, objectives))
         for trial in trials.candidates():
             if trial.is_in_space:
                 self.add(trial)
@@ -125,7 +129,7 @@ class SearchStudy:
             self.storage.set_trial_user_attr(self._optuna_trials()[number]._trial_id, name, value)
         if trial.state in OPTUNA_STATES:
             self.study.tell(number, state=OPTUNA_STATES[trial.state],
-                            values=_values(trial, self.objectives))
+                            values=values_of(trial, self.objectives))
 
     def history(self) -> list[FrozenTrial]:
         """Return all candidates for the scheduler, with references from outside the space."""
@@ -148,7 +152,7 @@ class SearchStudy:
         params, distributions = (encode_params(self.space, trial.params) if trial.params
                                  else ({}, {}))
         return optuna.create_trial(state=OPTUNA_STATES.get(trial.state, TrialState.RUNNING),
-                                   values=_values(trial, self.objectives), params=params,
+                                   values=values_of(trial, self.objectives), params=params,
                                    distributions=distributions, user_attrs=self._attributes(trial),
                                    constraints=dict(trial.constraints))
 
@@ -162,9 +166,3 @@ class SearchStudy:
         if self.has_compute_limit:
             attributes[COMPUTE] = full_run_cpu_seconds(trial)
         return attributes
-
-
-def _values(trial: Trial, objectives: tuple[Objective, ...]) -> list[float] | None:
-    if trial.state != State.COMPLETE or not trial.values:
-        return None
-    return [trial.values[objective.name] for objective in objectives]
