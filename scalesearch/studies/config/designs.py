@@ -233,8 +233,12 @@ def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]
             continue
         changes = [{key: value for name, value in row.items()
                     for key in KEYS_OF_RULE_WORD.get(name, (name,))} for row in rows]
-        steps += [(stage.display_position, _name(rule.text, (*words, _describe_step(row))), None,
-                   (*before, change)) for row, change in zip(rows, changes)]
+        for row, change in zip(rows, changes):
+            step = _describe_step(row)
+            name = f"{rule.text}: {', '.join([*words, step])}"
+            if not words and "," not in step and step.startswith(f"{rule.text} "):
+                name = step  # ``deeper 4``, not ``deeper: deeper 4``
+            steps.append((stage.display_position, name, None, (*before, change)))
         before = (*before, changes[-1])
         words = (*words, _describe_step(rows[-1]))
     return steps
@@ -269,12 +273,6 @@ def _stage_steps(rule: str, stage: Node) -> list[Change]:
                             help="keys that grow together have as many values each, or one")
     return [{key: values[index if len(values) > 1 else 0] for key, values in columns.items()}
             for index in range(steps)]
-
-
-def _name(rule: str, words: tuple[str, ...]) -> str:
-    """``deeper 4``, or ``hybrid: deeper 4, heads 8``."""
-    alone = len(words) == 1 and "," not in words[0] and words[0].startswith(f"{rule} ")
-    return words[0] if alone else f"{rule}: {', '.join(words)}"
 
 
 def _describe_step(row: Change) -> str:
