@@ -24,10 +24,10 @@ import numpy as np
 from scalesearch.files import write_json
 from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.engine.setup import (
     build_sampler,
-    load_data,
     make_evaluator,
     open_study,
     study_facts,
@@ -164,7 +164,7 @@ def measure(folder: Path, kind: str, rungs: Rungs, options: argparse.Namespace,
     (folder / "overhead.yaml").write_text(STUDY)
     file = read_study(folder / "overhead.yaml", (f"trials={options.trials}", f"sampler={kind}"))
     spec = file.replace(rungs=rungs, out=folder / "study")
-    corpora = load_data(spec)
+    corpora = load_corpora(spec)
     evaluator = make_evaluator(spec, corpora)
     study = open_study(spec, evaluator, study_facts(spec, corpora, evaluator, None))
     runner = Simulated(options.workers, options.seconds, rungs, clock)

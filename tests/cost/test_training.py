@@ -19,7 +19,8 @@ from scalesearch.nn.build import build_model
 from scalesearch.spaces.assembly.architecture import build_blocks
 from scalesearch.spaces.schema.cost_names import OPTIMIZERS, TRAINING_COSTS
 from scalesearch.studies.config.reader import read_study
-from scalesearch.studies.engine.setup import load_data, make_evaluator
+from scalesearch.studies.engine.corpora import load_corpora
+from scalesearch.studies.engine.setup import make_evaluator
 from scalesearch.testing import random_architecture
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
@@ -174,7 +175,7 @@ def write_study(folder: Path, limit: str) -> Path:
 @pytest.mark.parametrize("limit", ["steps: 30", "epochs: 2"])
 def test_study_uses_the_recipe_for_training_costs(tmp_path: Path, limit: str) -> None:
     spec = read_study(write_study(tmp_path, limit))
-    corpora = load_data(spec)
+    corpora = load_corpora(spec)
     evaluator = make_evaluator(spec, corpora)
     costs = evaluate_cost(spec.space.architecture(spec.space.sample(Random(1))).block,
                           evaluator.protocol)

@@ -14,7 +14,6 @@ from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import TRAINING_COSTS
-from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.sections import CORPUS_WORD
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.trials.study_meta import DataFacts
@@ -100,15 +99,13 @@ def uses_training_costs(spec: StudySpec) -> bool:
     return settings.get("name") == "train" or not names.isdisjoint(TRAINING_COSTS)
 
 
-def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
-                 report: Callable[[str], object] = str) -> Corpora:
-    """Build or load the corpora of a study.
+def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
+    """Build or load the corpora of a study and of its references.
 
     They are cached, so workers only open them.
 
     Args:
         spec: the study.
-        references: architectures with vocabularies that need a corpus, too.
         report: receives each note of the corpora once.
 
     Raises:
@@ -118,7 +115,7 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
     """
     sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
     is_own = bool(sizes)
-    for reference in references:
+    for reference in spec.named_architectures:
         vocab = reference.architecture.vocab
         if bool(vocab) != is_own:
             difference = ("does not set `vocab`, but the space does" if is_own
@@ -129,7 +126,7 @@ def load_corpora(spec: StudySpec, references: tuple[FixedArchitecture, ...],
         if vocab:
             sizes.add(vocab)
     target_size = next(iter(spec.space.vocabularies(1, "target_vocab")), None)
-    for reference in references:
+    for reference in spec.named_architectures:
         if reference.architecture.vocab_sizes[1] != target_size:
             raise UserError(f"reference: {reference.label} and the space differ in target_vocab",
                             help="set it to one size for all, or for none", key="reference",

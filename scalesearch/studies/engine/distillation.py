@@ -27,12 +27,12 @@ from scalesearch.data.files import expand_path
 from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.spaces.assembly.architecture import ModelSpec
-from scalesearch.studies.config.reader import open_space
 from scalesearch.studies.config.sections import TeacherSpec
+from scalesearch.studies.config.space_reader import open_space
 from scalesearch.studies.config.spec import StudySpec
-from scalesearch.studies.engine.corpora import Corpora
+from scalesearch.studies.engine.corpora import Corpora, load_corpora
 from scalesearch.studies.engine.jobs import FolderJobs
-from scalesearch.studies.engine.setup import check_same_translations, load_data
+from scalesearch.studies.engine.setup import check_same_translations
 from scalesearch.studies.executors.base import Runner, TrainingJob
 from scalesearch.studies.executors.worker import ProgressFile
 from scalesearch.studies.monitor.running import (
@@ -274,7 +274,7 @@ def learn_from_teacher(teacher: Teacher, spec: StudySpec, study: StudyDir, runne
     report(f"Teacher: {teacher.describe()}")
     facts = run_teacher(teacher, spec, runner, console)
     spec = spec.replace(data=distilled_data(spec))
-    corpora = load_data(spec, report)
+    corpora = load_corpora(spec, report)
     report(describe_teacher_facts(facts))
     study.teacher_fields = {"data": msgspec.to_builtins(corpora.data_facts), "teacher": facts}
     check_same_translations(study, corpora.first.content_hash)

@@ -24,6 +24,7 @@ from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.compression import Replacements
+from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
 from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
@@ -119,8 +120,9 @@ class DryRun:
 
     def show(self, console: Console) -> None:
         """Print the findings for people."""
-        for line in (*self._describe(), *self._warn_of_uneven_heads(),
-                     *describe_forecast(self.forecast)):
+        notes = (describe_uneven_heads(trial.config) for trial in (*self.fixed, *self.proposals))
+        warnings = [f"warning: {note}" for note in next(filter(None, notes), [])]
+        for line in (*self._describe(), *warnings, *describe_forecast(self.forecast)):
             print_text(line, console)
         console.print(self._table())
         for line in self._describe_proposals():
@@ -201,11 +203,6 @@ class DryRun:
             yield f"Teacher: {self.teacher.describe()}"
         yield f"Recipe: {self.spec.recipe_text}"
 
-    def _warn_of_uneven_heads(self) -> Iterator[str]:
-        """Yield warnings about the first trial in which heads do not divide the width."""
-        notes = (describe_uneven_heads(trial.config) for trial in (*self.fixed, *self.proposals))
-        yield from (f"warning: {note}" for note in next(filter(None, notes), []))
-
     def _table(self) -> Table:
         named = self.spec.architectures is not None
         recipe_keys = self.spec.recipe_space.distribution_texts
@@ -253,7 +250,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     if spec.backend == "pool":
         assign_devices(spec.workers, spec.resources.fixed_gpus_per_trial)
     notes: list[str] = []
-    corpora = setup.load_data(spec, notes.append)
+    corpora = load_corpora(spec, notes.append)
     teacher = find_teacher(spec, corpora.first)
     evaluator = setup.make_evaluator(spec, corpora)
     if spec.type == COMPRESS:

@@ -10,6 +10,7 @@ from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.compression import compress_parent
+from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.distillation import find_teacher, learn_from_teacher
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.executors.base import Runner, machine_fingerprint
@@ -52,7 +53,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
             start_forkserver()  # it takes seconds, in which the data are loaded
         spec = setup.with_original_name(spec, resume, report)
         setup.check_reachable(spec)
-        corpora = setup.load_data(spec, report)
+        corpora = load_corpora(spec, report)
         teacher = find_teacher(spec, corpora.first)
         evaluator = setup.make_evaluator(spec, corpora)
         spec = setup.drop_infeasible_architectures(spec, evaluator)

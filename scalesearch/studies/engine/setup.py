@@ -26,7 +26,7 @@ from scalesearch.studies.config.command import command_of
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
-from scalesearch.studies.engine.corpora import Corpora, load_corpora, protocol_settings
+from scalesearch.studies.engine.corpora import Corpora, protocol_settings
 from scalesearch.studies.forecast import FORECAST_FILE
 from scalesearch.studies.optuna_sync.export import check_storage
 from scalesearch.studies.trials.compatibility import check_references_unchanged, check_unchanged
@@ -66,11 +66,6 @@ def study_facts(spec: StudySpec, corpora: Corpora, evaluator: Evaluator,
         compression={"replace": spec.replacements, "fit": spec.fit.model_dump()}
         if spec.type == COMPRESS else None)
     return StudyMeta.decode(msgspec.json.encode(meta.encode()))
-
-
-def load_data(spec: StudySpec, report: Callable[[str], object] = str) -> Corpora:
-    """Load the corpora of a study and of its references; see :func:`load_corpora`."""
-    return load_corpora(spec, spec.named_architectures, report)
 
 
 def make_evaluator(spec: StudySpec, corpora: Corpora | None) -> Evaluator:

@@ -20,7 +20,7 @@ from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.config.sections import WarmStartSpec
 from scalesearch.studies.engine import setup
-from scalesearch.studies.engine.corpora import protocol_settings
+from scalesearch.studies.engine.corpora import load_corpora, protocol_settings
 from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.run import launch
 from scalesearch.studies.results.page.facts import PageFacts
@@ -138,7 +138,7 @@ def test_rungs_and_curves_compare_losses_per_character(folder):
 def test_lengths_are_rounded_mean_numbers_of_tokens(folder, monkeypatch):
     monkeypatch.chdir(folder)
     spec = read(STUDY)
-    corpora = setup.load_data(spec)
+    corpora = load_corpora(spec)
     protocol = load_results(Path("found")).study.meta.protocol
     assert protocol["vocab"] == OWN_VOCABULARY and list(protocol["lengths"]) == ["48", "52", "60"]
     for size, pair in protocol["lengths"].items():
@@ -161,7 +161,7 @@ def test_lengths_are_rounded_mean_numbers_of_tokens(folder, monkeypatch):
 
 def warm_start_of(spec):
     """The warm start of a study from the one in ``found``."""
-    corpora = setup.load_data(spec)
+    corpora = load_corpora(spec)
     evaluator = setup.make_evaluator(spec, corpora)
     study = StudyDir(spec.out)
     study.meta = setup.study_facts(spec, corpora, evaluator, None)
@@ -212,7 +212,7 @@ def test_invalid_vocabularies_are_refused_before_start(folder, monkeypatch, old,
     monkeypatch.chdir(folder)
     text = STUDY.replace(old, new)
     with pytest.raises(UserError) as error:
-        setup.load_data(read(text))
+        load_corpora(read(text))
     assert code in (
         error.value.code,
         *(problem.code for problem in getattr(error.value, "problems", ())),
@@ -229,7 +229,7 @@ def test_other_vocabulary_of_the_space_is_noted(
                 f"data: {{ builtin: grammar, pairs: 300, vocab: 80 }}\nrecipe: {{ steps: 2 }}\n"
                 f"objectives: {{ bleu: max, params.total: min }}\nprotocol: {{ {protocol} }}\n")
     notes: list[str] = []
-    corpora = setup.load_data(spec, notes.append)
+    corpora = load_corpora(spec, notes.append)
     assert corpora.protocol(spec).vocab == 80
     assert any("(80)" in note and "(1,000)" in note for note in notes) == is_noted
 
@@ -239,7 +239,7 @@ def test_reference_needs_a_vocabulary(folder, monkeypatch):
     text = STUDY.replace("set: { width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }",
                          "file: transformer")
     with refuses("vocab-missing", "mine", key="reference"):
-        setup.load_data(read(text))
+        load_corpora(read(text))
 
 
 def test_all_trials_have_one_target_vocabulary(tmp_path, monkeypatch):
@@ -248,9 +248,9 @@ def test_all_trials_have_one_target_vocabulary(tmp_path, monkeypatch):
     text = STUDY.replace("  vocab: 48 | 60\n", "  target_vocab: 44\n  embedding: { tie: none }\n")
     text = text.replace("width: 24, vocab: 52,", "width: 24,").replace("12k and", "20k and")
     with refuses("vocab-mismatch", "mine", key="reference"):
-        setup.load_data(read(text.replace("width: 24,", "width: 24, target_vocab: 40,")))
+        load_corpora(read(text.replace("width: 24,", "width: 24, target_vocab: 40,")))
     with pytest.raises(UserError, match="target_vocab"):
-        setup.load_data(read(text.replace("target_vocab: 44", "target_vocab: 44 | 48")))
+        load_corpora(read(text.replace("target_vocab: 44", "target_vocab: 44 | 48")))
     launch(read(text, ("trials=1", "data.vocab=48")), False, Console(file=io.StringIO()))
     results = load_results(tmp_path / "found")
     done = results.study.trials.with_state(State.COMPLETE)

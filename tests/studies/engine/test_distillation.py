@@ -13,11 +13,12 @@ from scalesearch.errors import UserError
 from scalesearch.files import DiskFullError
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.config.sections import TeacherSpec
+from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.distillation import find_teacher, report_share, run_teacher
 from scalesearch.studies.engine.driver import Driver
 from scalesearch.studies.engine.dry_run import DryRun, dry_run
 from scalesearch.studies.engine.run import launch
-from scalesearch.studies.engine.setup import load_data, make_evaluator
+from scalesearch.studies.engine.setup import make_evaluator
 from scalesearch.studies.executors.base import CRASH_DISK_FULL, CRASH_FAULT, CRASH_LOST
 from scalesearch.studies.executors.worker import ProgressReport, finish_job
 from scalesearch.studies.monitor.running import running_teacher
@@ -250,7 +251,7 @@ def test_dry_run_describes_the_teacher(tmp_path, monkeypatch):
     write_text(tmp_path)
     monkeypatch.chdir(tmp_path)
     spec = read_study(write(tmp_path, DISTILLED), ("teacher.mix=yes",))
-    corpora = load_data(spec)
+    corpora = load_corpora(spec)
     teacher = find_teacher(spec, corpora.first)
     chained = Trial(0, State.INFEASIBLE,
                     costs={"params.total": 1, "macs.total": 2, "macs.once": 4321})
@@ -320,7 +321,7 @@ def teacher_run(tmp_path, monkeypatch):
     write_text(tmp_path)
     monkeypatch.chdir(tmp_path)
     spec = read_study(write(tmp_path, DISTILLED), (), Path("found"))
-    teacher = find_teacher(spec, load_data(spec).first)
+    teacher = find_teacher(spec, load_corpora(spec).first)
 
     def result(place, job):
         facts = {"metrics": {"split": "validation", "bleu": 12.0, "decoding": "greedy"}}
