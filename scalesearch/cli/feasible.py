@@ -21,6 +21,7 @@ from scalesearch.terminal import open_console, print_text, to_rich_text, wide_co
 
 if TYPE_CHECKING:
     from scalesearch.cost import Protocol
+    from scalesearch.feasible.nearest import ProjectedCandidate
     from scalesearch.feasible.report import FeasibilityReport
     from scalesearch.spaces import Constraint
 
@@ -68,7 +69,6 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
         WEIGHT_WORK_COST,
         analyze_feasibility,
     )
-    from scalesearch.spaces.syntax.parameters import format_constant
 
     space = load_space(file, settings)
     protocol = load_protocol(space.protocol, **protocol_overrides)
@@ -76,16 +76,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     # Errors in these architectures are reported before the long search.
     points_in_figure = [locate_reference(reference, protocol) for reference in references]
     start = ProjectedCandidate(space, load_architecture(near)[1].config) if near else None
-    changes = {name: [None if old is None else format_constant(old), format_constant(new)]
-               for name, (old, new) in (start.changed_params if start else {}).items()}
-    if start and (changes or start.other_keys) and not as_json:
-        changed = [f"{name} {'-' if old is None else old} → {new}"
-                   for name, (old, new) in changes.items()]
-        if start.other_keys:
-            changed.append("the space fixes or computes other values of "
-                           f"{', '.join(start.other_keys)}")
-        print_text(f"{near} is not in this space; the search starts from the nearest configuration "
-                   f"of the space: {'; '.join(changed)}")
+    if start and not as_json:
+        _print_changes(start, near)
     with open_console(stderr=True).status("…") as status:
         report = analyze_feasibility(space, protocol, limits, samples, seed,
                                      lambda text: status.update(to_rich_text(text)))
@@ -94,17 +86,12 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
                                tuple(dict.fromkeys((*DEFAULT_FRONT_COSTS, *cost_names(limits),
                                                     WEIGHT_WORK_COST)))) if start else []
     if csv:
-        from scalesearch.files import write_text
-        from scalesearch.report.text_tables import to_csv
-
-        csv.mkdir(parents=True, exist_ok=True)
-        for name, frame in tables.report_frames(report).items():
-            write_text(csv / f"{name}.csv", to_csv(frame))
+        _write_tables(report, csv)
     files = _plot(report, protocol, limits, points_in_figure, plot_folder) if plot_folder else []
     if as_json:
         record = tables.report_to_json(report, nearest)
         record |= {"protocol": protocol.facts, "budgets": [limit.text for limit in limits]}
-        record |= {"start": changes} if start else {}
+        record |= {"start": _changed_params(start)} if start else {}
         record |= {"files": [str(path) for path in files]} if files else {}
         print_costs(record, protocol)
     else:
@@ -117,6 +104,35 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
             print_text(f"Written: {path}")
     if report.exact and not report.n_feasible:
         raise SystemExit(1)
+
+
+def _changed_params(start: ProjectedCandidate) -> dict[str, list[str | None]]:
+    """Old and new value of the parameters that ``start`` changes, as texts."""
+    from scalesearch.spaces.syntax.parameters import format_constant
+
+    return {name: [None if old is None else format_constant(old), format_constant(new)]
+            for name, (old, new) in start.changed_params.items()}
+
+
+def _print_changes(start: ProjectedCandidate, file: str | None) -> None:
+    """Print how ``start`` differs from the architecture in ``file``, if it does."""
+    changed = [f"{name} {old or '-'} → {new}"
+               for name, (old, new) in _changed_params(start).items()]
+    if start.other_keys:
+        changed.append(f"the space fixes or computes other values of {', '.join(start.other_keys)}")
+    if changed:
+        print_text(f"{file} is not in this space; the search starts from the nearest configuration "
+                   f"of the space: {'; '.join(changed)}")
+
+
+def _write_tables(report: FeasibilityReport, folder: Path) -> None:
+    from scalesearch.feasible.tables import report_frames
+    from scalesearch.files import write_text
+    from scalesearch.report.text_tables import to_csv
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, frame in report_frames(report).items():
+        write_text(folder / f"{name}.csv", to_csv(frame))
 
 
 def locate_reference(file: str, protocol: Protocol) -> tuple[float, float, str]:
