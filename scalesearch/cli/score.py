@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from scalesearch.cli.options import option, print_json, search_options
 from scalesearch.cli.translate import length_notes, translate_with_progress
 from scalesearch.errors import UserError
 from scalesearch.terminal import format_count, make_table, print_text
+
+if TYPE_CHECKING:
+    from scalesearch.export.translator import Translator
 
 MIN_BREVITY_PENALTY = 0.975  # costs one point at BLEU 40
 
@@ -65,14 +68,7 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
     if ensemble and len(models) > 1:
         translators.append(Translator(models, **search, threads=threads))
     first = translators[0]
-    for translator in translators[1:]:
-        for name in ("task", "lowercase", "tokenized", "tokenize"):
-            value = getattr(translator.checkpoint.spec, name)
-            first_value = getattr(first.checkpoint.spec, name)
-            if value != first_value:
-                raise UserError(f"{translator.folder} has {name} {value}, but {first.folder} has "
-                                f"{name} {first_value}: their scores are not comparable. Score "
-                                "each model separately", code="models-incompatible")
+    _check_comparable(translators)
     texts = first.read_texts(source, targets)
     text_notes = list(first.task.check_texts(texts, first.checkpoint.spec))
     n_lines = len(texts.source)
@@ -111,13 +107,41 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
     if len(translators) > len(models):
         names.append(" + ".join(names))
         legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
-    notes += brevity_notes(names, scores, line_numbers)
-    rows = [(name, METRICS[metric].label, *_format_score(value))
-            for name, values in zip(names, scores) for metric, value in values.items()]
+    _print_scores(names, scores, [*legend, *notes, *brevity_notes(names, scores, line_numbers)])
+
+
+def _check_comparable(translators: Sequence[Translator]) -> None:
+    """Check that the scores of all models have the same meaning.
+
+    Raises:
+        UserError: task, lowercasing or tokenization differ.
+    """
+    first = translators[0]
+    for translator in translators[1:]:
+        for name in ("task", "lowercase", "tokenized", "tokenize"):
+            value = getattr(translator.checkpoint.spec, name)
+            first_value = getattr(first.checkpoint.spec, name)
+            if value != first_value:
+                raise UserError(f"{translator.folder} has {name} {value}, but {first.folder} has "
+                                f"{name} {first_value}: their scores are not comparable. Score "
+                                "each model separately", code="models-incompatible")
+
+
+def _print_scores(names: Sequence[str], scores: Sequence[Mapping[str, Any]],
+                  notes: Sequence[str]) -> None:
+    """Print a table with a row per model and metric, the signatures, and notes."""
+    from scalesearch.tasks import METRICS
+
+    rows = []
+    for name, values in zip(names, scores):
+        for metric, value in values.items():
+            mean = f"{value['mean']:.2f} ± {value['half']:.2f}" if "half" in value else ""
+            p_value = f"{value['p']:.4f}" if value.get("p") is not None else ""
+            rows.append((name, METRICS[metric].label, f"{value['score']:.2f}", mean, p_value))
     headings = ["model", "metric", "score", "bootstrap mean ± 95 %", "p"]
     print_text(make_table(headings, rows, (0, 1)))
     signatures = dict.fromkeys(value["signature"] for value in scores[0].values())
-    for line in (*signatures, *legend, *notes):
+    for line in (*signatures, *notes):
         print_text(line, style="dim")
 
 
@@ -171,10 +195,3 @@ def distinct_names(folders: Sequence[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]
-
-
-def _format_score(value: dict[str, Any]) -> tuple[str, str, str]:
-    """Score, mean of the bootstrap samples with its interval, and p-value."""
-    mean = f"{value['mean']:.2f} ± {value['half']:.2f}" if "half" in value else ""
-    p_value = f"{value['p']:.4f}" if value.get("p") is not None else ""
-    return f"{value['score']:.2f}", mean, p_value
