@@ -229,8 +229,7 @@ class PoolRunner(Runner):
             worker.process.join(max(0.0, deadline - time.monotonic()))
             worker.process.kill()
             worker.process.join(END_SECONDS)
-            worker.connection.close()
-            self._free_place(worker)
+            self._discard(worker)
         self._running.clear()
         self._idle.clear()
         self._exit.close()
@@ -300,9 +299,6 @@ class PoolRunner(Runner):
     def _discard(self, worker: PoolWorker) -> None:
         """Free what belongs to a process that has ended, or will end on its own."""
         worker.connection.close()
-        self._free_place(worker)
-
-    def _free_place(self, worker: PoolWorker) -> None:
         place = worker.place
         if worker.job is not None and place.gpu is not None:
             place.gpu.reserved.remove(place.memory)

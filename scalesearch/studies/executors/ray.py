@@ -48,7 +48,6 @@ from scalesearch.studies.executors.base import (
 )
 from scalesearch.studies.executors.lease import read_holder
 from scalesearch.studies.executors.ray_cluster import (
-    amounts_of,
     check_nodes,
     check_resources,
     cluster_capacity,
@@ -104,7 +103,8 @@ class RayRunner(Runner):
         self.slots = workers
         self._work = work
         self._threads = str(resources.threads_per_trial)
-        self._amounts = amounts_of(resources)
+        self._amounts = {"CPU": resources.cpus_per_trial, "GPU": resources.fixed_gpus_per_trial,
+                         **resources.custom}  # of one worker
         self._address = address
         self._restarts = 0
         self._running: dict[Any, TrainingJob] = {}

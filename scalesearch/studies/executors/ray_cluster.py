@@ -9,7 +9,6 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from scalesearch.errors import UserError
-from scalesearch.studies.config.sections import Resources
 from scalesearch.training.gpus import Gpu, find_gpus
 
 NODE_TIMEOUT = 120.0  # seconds for a node to start a process, load the package and respond
@@ -23,12 +22,6 @@ class RayNode(TypedDict):
     NodeID: str
     NodeManagerAddress: str
     Resources: dict[str, float]
-
-
-def amounts_of(resources: Resources) -> dict[str, float]:
-    """Return the resources of one worker."""
-    return {"CPU": resources.cpus_per_trial, "GPU": resources.fixed_gpus_per_trial,
-            **resources.custom}
 
 
 def alive_nodes() -> list[RayNode]:
