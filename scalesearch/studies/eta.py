@@ -112,19 +112,6 @@ def makespan(seconds: Iterable[float], workers: int, max_share: float = 1.0,
 
 
 @dataclass(frozen=True)
-class PlannedWork:
-    """Planned training of a study.
-
-    Attributes:
-        candidates: compute for candidates, in full-budget runs.
-        references: number of references.
-    """
-
-    candidates: float
-    references: int
-
-
-@dataclass(frozen=True)
 class StudyProgress:
     """Progress of a study in full-budget runs.
 
@@ -162,10 +149,17 @@ class Eta:
 
 @dataclass(frozen=True)
 class ProgressState:
-    """State of a study at one time; ``running`` are the trials in training."""
+    """State of a study at one time.
+
+    Attributes:
+        planned_candidates: compute for candidates, in full-budget runs.
+        planned_references: number of references.
+        running: the trials in training.
+    """
 
     trials: Trials
-    planned: PlannedWork
+    planned_candidates: float
+    planned_references: int
     meta: StudyMeta
     running: Sequence[RunningTrial]
 
@@ -185,7 +179,7 @@ class ProgressState:
     @property
     def unstarted_references(self) -> int:
         """Number of references that were not started."""
-        return max(0, self.planned.references - len(self.references))
+        return max(0, self.planned_references - len(self.references))
 
 
 def study_progress(state: ProgressState) -> StudyProgress:
@@ -206,8 +200,8 @@ def study_progress(state: ProgressState) -> StudyProgress:
     reference_replicates = ([trial for trial in replicates if trial.original in references]
                             if seeds.references > 1 else [])
     planned_replicates = (len(references) + state.unstarted_references) * (seeds.references - 1)
-    parts = ((searched, float(state.planned.candidates)),
-             (completed_runs(state.references), float(state.planned.references)),
+    parts = ((searched, float(state.planned_candidates)),
+             (completed_runs(state.references), float(state.planned_references)),
              (completed_runs(reference_replicates), float(planned_replicates)))
     done = sum(min(part, planned) for part, planned in parts)
     total = sum(planned for _, planned in parts)
@@ -233,7 +227,7 @@ def time_left(state: ProgressState, workers: int) -> Eta:
     seeds = [trial.time_left(run_seconds) for trial in state.running if trial.trial in replicates]
     if not seeds:  # once further seeds are in training, the search starts no more trials
         # runs of the search are assumed to end at the first rung
-        remaining = max(0.0, state.planned.candidates - trials.full_runs_spent(rungs))
+        remaining = max(0.0, state.planned_candidates - trials.full_runs_spent(rungs))
         count = int(remaining / rungs.shares[0] + 1e-9)
         remainder = remaining - count * rungs.shares[0]
         search += [run_seconds] * state.unstarted_references

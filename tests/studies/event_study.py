@@ -68,7 +68,7 @@ class EventStudy:
         self.study.update_meta(**meta)
         study = StudyDir(self.study.folder).read_meta()
         LogFollower(study).update()
-        return ProgressState(study.trials, planned, study.meta, running_trials(study))
+        return ProgressState(study.trials, *planned, study.meta, running_trials(study))
 
 
 def rendered(snapshot, width, height=None):

@@ -17,7 +17,6 @@ from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule import NO_RUNGS, Rungs
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds
 from scalesearch.studies.eta import (
-    PlannedWork,
     full_run_seconds,
     makespan,
     study_progress,
@@ -188,7 +187,7 @@ def test_remaining_time_is_the_forecast_before_first_result(tmp_path):
 
 def test_time_left_is_makespan_of_candidates(event_study):
     event_study.propose(0).end(0, 100).propose(1).end(1, 140)
-    state = event_study.progress_state(PlannedWork(7, 0))
+    state = event_study.progress_state((7, 0))
     assert full_run_seconds(state) == 120
     assert time_left(state, 1).seconds == pytest.approx(5 * 120)
     assert time_left(state, 2).seconds == pytest.approx(3 * 120)  # five candidates on two workers
@@ -197,7 +196,7 @@ def test_time_left_is_makespan_of_candidates(event_study):
     assert time_left(waiting, 9).seconds == pytest.approx(3 * 120)  # two at once, the others wait
     event_study.propose(2)
     event_study.write_worker_files(2, share=0.75, seconds=90)
-    state = event_study.progress_state(PlannedWork(4, 0))
+    state = event_study.progress_state((4, 0))
     # 30 s of the third candidate while the fourth is trained
     assert time_left(state, 2).seconds == pytest.approx(120)
     assert time_left(state, 1).seconds == pytest.approx(150)
@@ -205,17 +204,17 @@ def test_time_left_is_makespan_of_candidates(event_study):
 
 
 def test_time_left_uses_pace_of_running_trials(event_study):
-    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds is None
+    assert time_left(event_study.progress_state((3, 0)), 1).seconds is None
     event_study.propose(0)
-    assert time_left(event_study.progress_state(PlannedWork(3, 0)), 1).seconds is None
+    assert time_left(event_study.progress_state((3, 0)), 1).seconds is None
     event_study.write_worker_files(0, share=0.25, seconds=20)
-    eta = time_left(event_study.progress_state(PlannedWork(3, 0)), 1)
+    eta = time_left(event_study.progress_state((3, 0)), 1)
     assert eta.seconds == pytest.approx(60 + 2 * 80)
 
 
 def test_failed_runs_increase_time_left(event_study):
     event_study.propose(0).end(0, 100).propose(1).end(1, 50, state="failed")
-    eta = time_left(event_study.progress_state(PlannedWork(3, 0)), 1)
+    eta = time_left(event_study.progress_state((3, 0)), 1)
     assert eta.seconds == pytest.approx(2 * 150)
 
 
@@ -223,7 +222,7 @@ def test_trials_at_rungs_count_with_their_share(event_study):
     event_study.propose(0).rung(0, 0, 0.1, 20).propose(1).rung(1, 0, 0.1, 30).study.append(
         "started", 1, attempt=2)
     event_study.end(1, 215)
-    state = event_study.progress_state(PlannedWork(4, 0), rungs=Rungs((0.1, 1.0), 2))
+    state = event_study.progress_state((4, 0), rungs=Rungs((0.1, 1.0), 2))
     full = (20 + 215) / (0.1 + 1.0)
     assert full_run_seconds(state) == pytest.approx(full)
     assert time_left(state, 1).seconds == pytest.approx((4 - 1.1) * full)
@@ -233,7 +232,7 @@ def test_trials_at_rungs_count_with_their_share(event_study):
 def test_progress_of_references_and_their_seeds(event_study):
     event_study.propose(0, origin="reference", label="a", is_in_space=False).end(0, 60)
     seeds = Seeds(1, 0, references=3)
-    state = event_study.progress_state(PlannedWork(0, 2), seeds=seeds)
+    state = event_study.progress_state((0, 2), seeds=seeds)
     done = study_progress(state)
     assert (done.done, done.total, done.references, done.reference_seeds) == (1, 6, (1, 2), (0, 4))
     assert time_left(state, 1).seconds == pytest.approx(60 + 4 * 60)
@@ -242,7 +241,7 @@ def test_progress_of_references_and_their_seeds(event_study):
     event_study.propose(1, origin="reference", label="b", is_in_space=False).end(1, 100)
     event_study.propose(2, origin="replicate", original=0, seed=2).end(2, 70).propose(
         3, origin="replicate", original=1, seed=2)
-    state = event_study.progress_state(PlannedWork(0, 2), seeds=seeds)
+    state = event_study.progress_state((0, 2), seeds=seeds)
     full = (60 + 100 + 70) / 3
     assert study_progress(state).reference_seeds == (1, 4)
     # the running replicate, and the third seed of both references
@@ -257,21 +256,21 @@ def test_seeds_of_duplicate_reference_repeat_its_original(event_study):
     event_study.propose(0, origin="imported").end(0, 60).propose(
         1, origin="reference", label="a", state="duplicate", original=0)
     event_study.propose(2).end(2, 80)
-    state = event_study.progress_state(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    state = event_study.progress_state((1, 1), seeds=Seeds(1, 0, references=3))
     assert study_progress(state).reference_seeds == (0, 2) and study_progress(state).share < 1
     assert time_left(state, 1).seconds == pytest.approx(2 * 60)
     event_study.propose(3, origin="replicate", original=0, seed=2).end(3, 60)
-    state = event_study.progress_state(PlannedWork(1, 1), seeds=Seeds(1, 0, references=3))
+    state = event_study.progress_state((1, 1), seeds=Seeds(1, 0, references=3))
     progress = study_progress(state)
     assert (progress.reference_seeds, progress.front_seeds) == ((1, 2), (0, 0))
 
 
 def test_front_seeds_are_upper_bound(event_study):
     event_study.propose(0).end(0, 100)
-    eta = time_left(event_study.progress_state(PlannedWork(2, 0), seeds=Seeds(3, 4)), 2)
+    eta = time_left(event_study.progress_state((2, 0), seeds=Seeds(3, 4)), 2)
     assert (eta.seconds, eta.front_seeds) == (pytest.approx(100 + 200), pytest.approx(200))
     event_study.propose(1).end(1, 100).propose(2, origin="replicate", original=0, seed=2)
-    state = event_study.progress_state(PlannedWork(5, 0), seeds=Seeds(3, 4))
+    state = event_study.progress_state((5, 0), seeds=Seeds(3, 4))
     # the search starts no trials while further seeds are in training
     assert time_left(state, 2).seconds == pytest.approx(200)
     assert study_progress(state).front_seeds == (1, 4)

@@ -16,7 +16,6 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.report.intervals import spearman_rho
 from scalesearch.studies.eta import (
     Eta,
-    PlannedWork,
     ProgressState,
     RunningTrial,
     StudyProgress,
@@ -175,7 +174,7 @@ class SnapshotBuilder:
             running = [replace(trial, status=INTERRUPTED, status_text=(
                 f"{INTERRUPTED} at {format_percent(trial.trained_share)}")) for trial in running]
         teacher = running_teacher(study)
-        progress = ProgressState(trials, planned_work(meta, trials, owner), meta, running)
+        progress = ProgressState(trials, *planned_work(meta, trials, owner), meta, running)
         teacher_finished = teacher is None or teacher.stage == "done" or len(trials) > 0
         eta = (time_left(progress, owner.workers or max(1, len(running)))
                if teacher_finished and owner.state == RUNNING else Eta())
@@ -190,7 +189,7 @@ class SnapshotBuilder:
         return StudySnapshot(
             meta.name, str(study.folder), time.time(), owner, study_progress(progress), eta,
             {str(state): counts[state] for state in State},
-            trials.describe_complete(is_search=progress.planned.candidates > 0), tuple(running),
+            trials.describe_complete(is_search=progress.planned_candidates > 0), tuple(running),
             teacher, rung_summaries(trials, meta), self._front, tuple(events)[-MAX_EVENTS_SHOWN:],
             problem, status, read_gain(study.folder), trials.mean_phases())
 
@@ -223,8 +222,8 @@ class StudyWatcher:
                                     self.follower.problem)
 
 
-def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
-    """Planned training of the study, of its last start if known.
+def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> tuple[float, int]:
+    """Planned full-budget runs and references of the study, of its last start if known.
 
     A study that has finished plans no more than it has trained: its space may have no further
     configurations, or the compute that is left may be too little for another run.
@@ -237,7 +236,7 @@ def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> PlannedWork:
     full_runs = trials.full_runs_allowed(meta.rungs, candidates, meta.compute)
     if owner.state == FINISHED:
         full_runs = min(full_runs, trials.full_runs_spent(meta.rungs))
-    return PlannedWork(full_runs, references)
+    return full_runs, references
 
 
 def front_snapshot(view: StudyView) -> FrontSnapshot:
