@@ -39,7 +39,7 @@ from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import DataFacts, StudyMeta
 from scalesearch.studies.trials.trial import Callback, Callbacks
 from scalesearch.training.recipe import Recipe
-from tests.studies.slow_work import wait_for_leave
+from tests.studies.slow_work import score, wait_for_leave
 
 OBJECTIVES = (parse_objective("bleu", "max"), parse_objective("params.total", "min"))
 WIDTH = IntRange(8, 64, 8)
@@ -113,17 +113,15 @@ class FakeSpace:
         return ask
 
 
+def state_of(trials):
+    """The facts that a resumed study and an uninterrupted one have in common."""
+    return [(t.number, t.params, t.state, t.rungs, t.values) for t in trials]
+
+
 def limit(name="params.total", most=6000):
     """A budget with the interface of ``Constraint``."""
     return SimpleNamespace(text=f"{name} <= {most}",
                            violation=lambda lookup: math.log(lookup(name) / most))
-
-
-def score(config):
-    """Grows with size, and a little with the slope; the same for the same architecture."""
-    size = config["width"] * math.sqrt(config["depth"]) * (
-        1.2 if config["kind"] == "gated" else 1.0)
-    return 40 * (1 - math.exp(-size / 60))
 
 
 def efforts_to(share):

@@ -1,11 +1,11 @@
 """``study compare`` over studies that take milliseconds."""
 
 import json
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from scalesearch.cli.study.group import command
+from tests.cli.study.commands import call_study
 from tests.errors import refuses
 from tests.studies.fakes import make_driver, make_plan
 
@@ -20,10 +20,7 @@ def folders(tmp_path_factory):
     return where / "one", where / "other"
 
 
-def call(*arguments):
-    result = CliRunner().invoke(command, ["compare", *map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+call = partial(call_study, "compare")
 
 
 def test_table_and_json_of_comparison(folders, tmp_path):

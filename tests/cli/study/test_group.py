@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from scalesearch.cli.study.group import command
 from scalesearch.report.labels import format_value
 from scalesearch.studies.trials.study_dir import StudyDir
+from tests.cli.study.commands import call_study as call
 from tests.errors import refuses
 from tests.studies.fakes import make_driver, make_plan
 from tests.studies.noisy import noisy_work, seeded_plan
@@ -24,13 +25,6 @@ def folder(tmp_path_factory):
     driver.study.update_meta(total_trials=8)
     driver.run()
     return str(where)
-
-
-def call(*arguments):
-    result = CliRunner().invoke(command, [str(argument) for argument in arguments],
-                                catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_json_keys_have_the_same_type_for_the_front_and_all_trials(folder):

@@ -1,12 +1,12 @@
 """``study table`` over a study that takes milliseconds."""
 
 import json
+from functools import partial
 
 import pandas as pd
-from click.testing import CliRunner
 
-from scalesearch.cli.study.group import command
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
+from tests.cli.study.commands import call_study
 from tests.studies.fakes import architecture_of, make_driver, make_plan
 
 
@@ -17,12 +17,7 @@ def test_table_of_references(tmp_path):
                   for name, params in params_by_name.items())
     make_driver(tmp_path / "one", make_plan(3, references=named)).run()
 
-    def call(*arguments):
-        result = CliRunner().invoke(command, ["table", str(tmp_path / "one"), *arguments],
-                                    catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
-
+    call = partial(call_study, "table", tmp_path / "one")
     output = call()
     assert "References and front of fake" in output and "No row has a second seed" in output
     assert (tmp_path / "one" / "table.tex").exists()

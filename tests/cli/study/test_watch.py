@@ -10,12 +10,12 @@ import subprocess
 import sys
 import termios
 import threading
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from scalesearch.cli.study.group import command
 from scalesearch.studies.monitor.heartbeat import FINISHED, STOPPED
+from tests.cli.study.commands import call_study
 from tests.errors import refuses
 from tests.processes import HANG, in_the_background, wait_until
 from tests.studies.event_study import EventStudy
@@ -24,11 +24,7 @@ from tests.studies.fakes import make_driver, make_plan
 WATCH = (sys.executable, "-m", "scalesearch", "study", "watch")
 
 
-def call(*arguments, **environment):
-    result = CliRunner().invoke(command, ["watch", *map(str, arguments)], catch_exceptions=False,
-                                env=environment)
-    assert result.exit_code == 0, result.output
-    return result.output
+call = partial(call_study, "watch")
 
 
 @pytest.fixture
@@ -104,13 +100,10 @@ def test_json_has_running_trials(running):
 
 def test_status_has_owner_and_running_trials(running):
     running.study.update_meta(teacher={"architecture": "abc"})
-    result = CliRunner().invoke(command, ["status", str(running.study.folder)],
-                                catch_exceptions=False)
-    assert "running on far, process 1" in result.output and "Teacher: waiting" in result.output
-    assert "0.2 of 6 full-budget runs" in result.output and "100/400" in result.output
-    result = CliRunner().invoke(command, ["status", str(running.study.folder), "--json"],
-                                catch_exceptions=False)
-    snapshot = json.loads(result.output)
+    output = call_study("status", running.study.folder, COLUMNS="80")
+    assert "running on far, process 1" in output and "Teacher: waiting" in output
+    assert "0.2 of 6 full-budget runs" in output and "100/400" in output
+    snapshot = json.loads(call_study("status", running.study.folder, "--json"))
     assert (snapshot["owner"]["pid"], snapshot["running"][0]["trial"]) == (1, 0)
     assert snapshot["teacher_progress"]["stage"] == "waiting"
 

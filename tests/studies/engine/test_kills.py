@@ -9,6 +9,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State
 from tests.studies import kills
+from tests.studies.fakes import state_of
 from tests.studies.kills import (
     ALL,
     CLUSTER,
@@ -28,10 +29,6 @@ from tests.studies.kills import (
 )
 
 SEED = 1
-
-
-def state_of(trials):
-    return [(t.number, t.params, t.state, t.rungs, t.values) for t in trials]
 
 
 def front_of(trials):

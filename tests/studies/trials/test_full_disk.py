@@ -14,7 +14,7 @@ from tests.errors import refuses
 from tests.processes import HANG
 from tests.studies.engine.test_driver import trained
 from tests.studies.engine.test_promotion import RUNGS, rung_shares, work
-from tests.studies.fakes import make_driver, make_plan
+from tests.studies.fakes import make_driver, make_plan, state_of
 
 LIMITED = """
 import resource, sys
@@ -26,10 +26,6 @@ try:
 except DiskFullError as full:
     sys.exit(str(full))
 """
-
-
-def state_of(trials):
-    return [(t.number, t.params, t.state, t.rungs, t.values) for t in trials]
 
 
 def plan():
