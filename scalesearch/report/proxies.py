@@ -99,14 +99,9 @@ class ProxyCorrelations:
     correlations: tuple[Correlation, ...]
     needed: int = MIN_TRIALS
 
-    @property
-    def has_too_few_trials(self) -> bool:
-        """Whether there are too few trials to report anything."""
-        return self.trials < self.needed
-
     def lines(self) -> list[str]:
         """Lines for a terminal."""
-        if self.has_too_few_trials:
+        if self.trials < self.needed:
             return ["Early measurements: a rank correlation with the final "
                     f"{self.metric} needs {self.needed} finished trials; there are {self.trials}."]
         lower_counts = {correlation.n_trials for correlation in self.correlations} - {self.trials}

@@ -5,8 +5,8 @@ Subpackages and modules, each of which may import those below it (``make lint`` 
 - ``engine``: setup, main loop and dry run of a study; distillation; training runs of an audit.
 - ``results``: tables, figures and the page of a study.
 - ``monitor``: live screen, status and loggers.
-- ``forecast``: time of a study: forecast, progress, remaining time.
-- ``transfer``: trials of other studies (warm start).
+- ``forecast``, ``eta``: time of a study: forecast; progress and remaining time.
+- ``warm_start``: trials of other studies.
 - ``optuna_sync``: the Optuna study of the sampler, and a copy for dashboards.
 - ``replicates``: view of all candidates with their seeds; further seeds.
 - ``executors``: where jobs are trained.

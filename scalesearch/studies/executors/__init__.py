@@ -1,4 +1,4 @@
-"""Executors of trials: in this process or with Ray.
+"""Executors of trials: in this process, in a pool of processes, or with Ray.
 
 May import ``trials`` and ``config``.
 """

@@ -349,12 +349,11 @@ def audit_findings(results: Results, plan: AuditPlan | None = None) -> Fairness 
     if plan is None:
         return None
     main = study.meta.main_objective
-    runs = [replace(run, architecture=_name(study.trials[member.trial]))
-            for member in plan.architectures
-            for run in runs_of_architecture(plan, member, study.folder, main.name)]
+    runs: list[AuditRun] = []
+    for member in plan.architectures:
+        trial = study.trials[member.trial]
+        name = f"{trial.label} ({trial.number})" if trial.label else f"trial {trial.number}"
+        runs += [replace(run, architecture=name)
+                 for run in runs_of_architecture(plan, member, study.folder, main.name)]
     return assess_fairness(runs, plan.study_option, main.name, main.direction,
                            results.seed_analysis.confidence)
-
-
-def _name(trial: Trial) -> str:
-    return f"{trial.label} ({trial.number})" if trial.label else f"trial {trial.number}"
