@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from scalesearch.report.scaling.figures import plot_laws, plot_means
 from scalesearch.report.scaling.formatting import (
     format_interval,
     format_share,
-    format_slope,
+    format_slopes,
     ranking_sentences,
     score_decimals,
 )
@@ -268,15 +269,27 @@ def test_tables_are_valid_csv_json_and_markdown():
 
 
 def test_numbers_have_significant_digits():
-    assert [score_decimals("bleu", half) for half in (0.0001, 0.2, 0.8, 40, math.inf)] == [
+    assert [score_decimals("bleu", [half]) for half in (0.0001, 0.2, 0.8, 40, math.inf)] == [
         2, 2, 1, 0, 2]
-    assert score_decimals("loss", 0.0021) == 4 and score_decimals(
-        "test.bleu", 1e-9) == 2 and score_decimals("perplexity", 0.001) == 2
+    assert score_decimals("loss", [0.0021]) == 4 and score_decimals(
+        "test.bleu", [1e-9]) == 2 and score_decimals("perplexity", [0.001]) == 2
+    assert score_decimals("bleu", [40, math.inf, 0.8]) == 1
     assert [format_share(part) for part in (0, 0.004, 0.9499, 0.95, 0.999, 1)] == [
         "< 1 %", "< 1 %", "94 %", "95 %", "> 99 %", "> 99 %"]
-    assert format_interval("bleu", -0.00001, 0.00001) == "0.00 to 0.00" and format_slope(
-        Slope(-0.001, 0.5)) == "+0.0 ± 0.5"
+    assert format_interval(-0.00001, 0.00001, 2) == "0.00 to 0.00"
+    assert format_slopes([Slope(-0.001, 0.5), None]) == ["+0.0 ± 0.5", "–"]
+    assert format_slopes([Slope(2.5, None), Slope(0.125, None)]) == ["+2.500", "+0.125"]
     assert next_size([4.0, 1.0, 2.0, 4.0]) == 8.0
+
+
+def test_scores_of_a_column_have_equal_decimals():
+    records, meta = study(sd=1.5)
+    result = analyze([record for record in records  # the base has all seeds
+                      if record["label"] == "base" or record.get("original") is None], meta)
+    for table in scaling_tables(result):
+        for name in table.cells:
+            numbers = re.findall(r"[-+]?\d+\.\d+(?![kMG\d])", " ".join(table.cells[name]))
+            assert len({len(number.partition(".")[2]) for number in numbers}) <= 1, name
 
 
 def assert_legend_covers_nothing(figure):

@@ -1,6 +1,7 @@
 """Formatting of the numbers of a scaling study, and sentences on its rankings."""
 
 import math
+from collections.abc import Iterable, Sequence
 
 from scalesearch.pareto.noise import decimals_for_interval, format_percent
 from scalesearch.report.labels import DEFAULT_COSTS, SHORT_LABELS
@@ -14,7 +15,7 @@ from scalesearch.report.scaling.study import (
     ScalingStudy,
 )
 from scalesearch.tasks import METRICS
-from scalesearch.terminal import format_size
+from scalesearch.terminal import decimals_for_digits, format_size
 
 MISSING_CELL = "–"
 SIZE_SOURCE_LABELS = {SIZE_REQUESTED: "as requested", SIZE_OF_BUDGET: "the budget",
@@ -28,44 +29,47 @@ def cost_name(cost: str) -> str:
     return SHORT_LABELS[cost.partition(".")[0]] if cost in DEFAULT_COSTS else cost
 
 
-def score_decimals(metric: str, half_width: float) -> int:
-    """Number of decimals of a score with the given half-width of its interval."""
+def score_decimals(metric: str, half_widths: Iterable[float]) -> int:
+    """Decimals of a column of scores: those of the score with the narrowest interval.
+
+    Args:
+        half_widths: half the interval of each score; infinite if it is unknown.
+    """
     definition = METRICS.get(metric.removeprefix("test."))
     is_percent = (definition is None or definition.best_value == 100
                   or definition.label.startswith("Perplexity"))
     return min(MAX_PERCENT_DECIMALS if is_percent else MAX_DECIMALS,
-               decimals_for_interval(half_width))
+               max((decimals_for_interval(half_width) for half_width in half_widths
+                    if 0 < half_width < math.inf), default=MAX_PERCENT_DECIMALS))
 
 
-def format_score(metric: str, value: float, half_width: float) -> str:
-    """Format a score to the digits that are certain by half its interval."""
-    return f"{value:z.{score_decimals(metric, half_width)}f}"  # z: 0.00 instead of -0.00
+def format_score(score: float, decimals: int) -> str:
+    """Format a score: ``0.00``, not ``-0.00``."""
+    return f"{score:z.{decimals}f}"
 
 
-def format_interval(metric: str, low: float, high: float) -> str:
+def format_interval(low: float, high: float, decimals: int) -> str:
     """Format an interval: ``30.1 to 31.4``."""
-    half_width = (high - low) / 2
-    return f"{format_score(metric, low, half_width)} to {format_score(metric, high, half_width)}"
+    return f"{format_score(low, decimals)} to {format_score(high, decimals)}"
 
 
-def format_estimate(metric: str, value: float, low: float, high: float) -> str:
-    """Format an estimate and its interval: ``30.7 (30.1 to 31.4)``."""
-    return f"{format_score(metric, value, (high - low) / 2)} ({format_interval(metric, low, high)})"
+def format_predictions(metric: str, predictions: Sequence[LawPrediction]) -> list[str]:
+    """Format predictions of laws with the intervals of the laws: ``30.7 (30.1 to 31.4)``."""
+    decimals = score_decimals(metric, [(prediction.high - prediction.low) / 2
+                                       for prediction in predictions])
+    return [f"{format_score(prediction.score, decimals)} "
+            f"({format_interval(prediction.low, prediction.high, decimals)})"
+            for prediction in predictions]
 
 
-def format_prediction(metric: str, prediction: LawPrediction) -> str:
-    """Format the prediction of a law and the interval of the law."""
-    return format_estimate(metric, prediction.score, prediction.low, prediction.high)
-
-
-def format_slope(slope: Slope | None) -> str:
-    """Format a slope: ``+0.053 ± 0.011``, without ± if the noise is unknown."""
-    if slope is None:
-        return MISSING_CELL
-    if slope.half_width is None:
-        return f"{slope.value:+z.3g}"
-    decimals = min(MAX_DECIMALS, decimals_for_interval(slope.half_width))
-    return f"{slope.value:+z.{decimals}f} ± {slope.half_width:.{decimals}f}"
+def format_slopes(slopes: Sequence[Slope | None]) -> list[str]:
+    """Format slopes: ``+0.053 ± 0.011``, without ± if the noise is unknown."""
+    decimals = min(MAX_DECIMALS, max(
+        (decimals_for_digits(slope.value, 3) if slope.half_width is None
+         else decimals_for_interval(slope.half_width) for slope in slopes if slope), default=0))
+    return [MISSING_CELL if slope is None else f"{slope.value:+z.{decimals}f}"
+            + ("" if slope.half_width is None else f" ± {slope.half_width:.{decimals}f}")
+            for slope in slopes]
 
 
 def format_share(share: float) -> str:
@@ -101,8 +105,8 @@ def _verdict(study: ScalingStudy, ranking: Ranking) -> str:
     place = (f"At {format_size(ranking.size)} {cost_name(ranking.cost)} "
              f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
     best = ranking.best_rule
-    prediction = (f"its law predicts {study.metric} "
-                  f"{format_prediction(study.metric, best.prediction)}")
+    (score,) = format_predictions(study.metric, [best.prediction])
+    prediction = f"its law predicts {study.metric} {score}"
     if len(ranking.ranked_rules) == 1:
         return f"{place} only {best.rule} has a law, so rules cannot be compared; {prediction}."
     if ranking.is_decided:

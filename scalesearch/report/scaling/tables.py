@@ -1,7 +1,6 @@
 """Tables of a scaling study: text for terminal and Markdown, data frame, and JSON."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,21 +8,19 @@ import pandas as pd
 
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import describe_costs
-from scalesearch.report.scaling.architectures import ScaledArchitecture
 from scalesearch.report.scaling.formatting import (
     MISSING_CELL,
     SIZE_SOURCE_LABELS,
     cost_name,
-    format_estimate,
     format_interval,
-    format_prediction,
+    format_predictions,
     format_score,
     format_share,
-    format_slope,
+    format_slopes,
     ranking_sentences,
     score_decimals,
 )
-from scalesearch.report.scaling.laws import N_RESAMPLES, HoldoutCheck, LawFit
+from scalesearch.report.scaling.laws import N_RESAMPLES, LawFit, LawPrediction
 from scalesearch.report.scaling.study import Curve, ScalingStudy
 from scalesearch.report.text_tables import to_markdown as markdown_table
 from scalesearch.terminal import format_count, format_size
@@ -40,32 +37,27 @@ class TitledTable:
 
 
 def scaling_tables(study: ScalingStudy) -> list[TitledTable]:
-    """Text tables of sizes, laws, checks, next sizes, slopes and rankings."""
+    """Text tables of sizes, laws, checks, next sizes, slopes and rankings.
+
+    The scores in a column have equal decimals.
+    """
     metric = study.metric
-    curves = study.curves
-    rows_by_title = {
-        "Sizes": [_size_row(study, architecture) for architecture in study.finished],
-        "Laws": [_law_row(metric, curve) for curve in curves],
-        "Checks: the largest size, predicted from the others":
-            [_check_row(metric, curve, curve.holdout_check)
-             for curve in curves if curve.holdout_check],
-        "Next size": [{**_curve_cells(curve), "size": format_size(prediction.size),
-                       "law": format_prediction(metric, prediction),
-                       "one run": format_interval(metric, prediction.training_low,
-                                                  prediction.training_high)}
-                      for curve in curves if (prediction := curve.next_prediction)],
-        f"{metric} per million parameters":
-            [{"rule": slopes.rule, "label": slopes.label,
-              "from the base": format_slope(slopes.slope_from_base),
-              "from the previous size": format_slope(slopes.slope_from_previous)}
-             for slopes in study.slopes]}
-    tables = [TitledTable(title, pd.DataFrame(rows)) for title, rows in rows_by_title.items()]
+    slopes = study.slopes
+    tables = [_sizes_table(study), _laws_table(study), _checks_table(study), _next_table(study),
+              TitledTable(f"{metric} per million parameters", pd.DataFrame({
+                  "rule": [slope.rule for slope in slopes],
+                  "label": [slope.label for slope in slopes],
+                  "from the base": format_slopes([slope.slope_from_base for slope in slopes]),
+                  "from the previous size": format_slopes([slope.slope_from_previous
+                                                           for slope in slopes])}))]
     for ranking in study.rankings:
         curves_by_rule = study.curves_for(ranking.cost)
-        cells = [{"rule": ranked.rule, "law": format_prediction(metric, ranked.prediction),
-                  "best in": format_share(ranked.best_share),
-                  "trained up to": format_size(max(curves_by_rule[ranked.rule].sizes))}
-                 for ranked in ranking.ranked_rules]
+        rules = ranking.ranked_rules
+        cells = {"rule": [ranked.rule for ranked in rules],
+                 "law": format_predictions(metric, [ranked.prediction for ranked in rules]),
+                 "best in": [format_share(ranked.best_share) for ranked in rules],
+                 "trained up to": [format_size(max(curves_by_rule[ranked.rule].sizes))
+                                   for ranked in rules]}
         title = (f"Rules at {format_size(ranking.size)} {cost_name(ranking.cost)} "
                  f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
         tables.append(TitledTable(title, pd.DataFrame(cells), 1,
@@ -73,44 +65,78 @@ def scaling_tables(study: ScalingStudy) -> list[TitledTable]:
     return [table for table in tables if len(table.cells)]
 
 
-def _curve_cells(curve: Curve) -> dict[str, str]:
-    return {"rule": curve.rule, "cost": cost_name(curve.cost)}
+def _curve_columns(curves: Iterable[Curve]) -> dict[str, list[str]]:
+    return {"rule": [curve.rule for curve in curves],
+            "cost": [cost_name(curve.cost) for curve in curves]}
 
 
-def _size_row(study: ScalingStudy, architecture: ScaledArchitecture) -> dict[str, str]:
-    n_seeds = len(architecture.scores)
-    standard_error = study.noise.standard_error(n_seeds) if study.noise.is_known else math.inf
-    decimals = score_decimals(study.metric, standard_error)
-    costs = {cost_name(cost): (f"{architecture.costs[cost]:,.0f}" if cost in architecture.costs
-                               else MISSING_CELL)
+def _sizes_table(study: ScalingStudy) -> TitledTable:
+    noise = study.noise
+    architectures = study.finished
+    n_seeds = [len(architecture.scores) for architecture in architectures]
+    decimals = score_decimals(study.metric, [noise.standard_error(n) for n in n_seeds]
+                              if noise.is_known else ())
+    scores = [format_score(architecture.mean_score, decimals) for architecture in architectures]
+    if noise.is_known:
+        scores = [f"{score} ± {noise.interval_half_width(study.confidence, n):.{decimals}f}"
+                  for score, n in zip(scores, n_seeds)]
+    costs = {cost_name(cost): [f"{architecture.costs[cost]:,.0f}" if cost in architecture.costs
+                               else MISSING_CELL for architecture in architectures]
              for cost in study.costs}
-    half_width = study.noise.interval_half_width(study.confidence, n_seeds)
-    interval = f" ± {half_width:.{decimals}f}" if study.noise.is_known else ""
-    rules = ", ".join(study.rules_containing(architecture.label)) or "base"
-    return {"label": architecture.label, "rules": rules, **costs,
-            study.metric: f"{architecture.mean_score:z.{decimals}f}{interval}",
-            "seeds": str(n_seeds)}
+    return TitledTable("Sizes", pd.DataFrame({
+        "label": [architecture.label for architecture in architectures],
+        "rules": [", ".join(study.rules_containing(architecture.label)) or "base"
+                  for architecture in architectures],
+        **costs, study.metric: scores, "seeds": [*map(str, n_seeds)]}))
 
 
-def _law_row(metric: str, curve: Curve) -> dict[str, str]:
-    cells = _curve_cells(curve) | {"runs": str(len(curve.sizes)),
-                                   "sizes": str(len(set(curve.sizes)))}
-    if curve.fit is None:
-        return cells | dict.fromkeys(("exponent", "sd", "identified"), MISSING_CELL)
-    low, high = curve.fit.exponent_interval
-    return cells | {"exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})",
-                    "sd": format_score(metric, curve.fit.sd, curve.fit.sd),
-                    "identified": _yes_or_no(curve.fit.is_identified)}
+def _laws_table(study: ScalingStudy) -> TitledTable:
+    decimals = score_decimals(study.metric, [curve.fit.sd for curve in study.curves if curve.fit])
+    fits = []
+    for curve in study.curves:
+        cells = dict.fromkeys(("exponent", "sd", "identified"), MISSING_CELL)
+        if curve.fit is not None:
+            low, high = curve.fit.exponent_interval
+            cells = {"exponent": f"{curve.fit.law.c:.2f} ({low:.2f} to {high:.2f})",
+                     "sd": format_score(curve.fit.sd, decimals),
+                     "identified": _yes_or_no(curve.fit.is_identified)}
+        fits.append({"runs": str(len(curve.sizes)), "sizes": str(len(set(curve.sizes))), **cells})
+    return TitledTable("Laws", pd.DataFrame(_curve_columns(study.curves)).join(pd.DataFrame(fits)))
 
 
-def _check_row(metric: str, curve: Curve, check: HoldoutCheck) -> dict[str, str]:
-    prediction = check.prediction
-    low = prediction.training_low
-    high = prediction.training_high
-    return {**_curve_cells(curve), "size": format_size(prediction.size),
-            "predicted": format_estimate(metric, prediction.score, low, high),
-            "measured": format_score(metric, check.measured_score, (high - low) / 2),
-            "inside": _yes_or_no(check.is_inside_interval)}
+def _checks_table(study: ScalingStudy) -> TitledTable:
+    curves = [curve for curve in study.curves if curve.holdout_check]
+    checks = [curve.holdout_check for curve in curves if curve.holdout_check]
+    predictions = [check.prediction for check in checks]
+    decimals = _training_decimals(study, predictions)
+    return TitledTable("Checks: the largest size, predicted from the others", pd.DataFrame({
+        **_curve_columns(curves), "size": [format_size(check.prediction.size) for check in checks],
+        "predicted": [f"{format_score(prediction.score, decimals)} "
+                      f"({_training_interval(prediction, decimals)})"
+                      for prediction in predictions],
+        "measured": [format_score(check.measured_score, decimals) for check in checks],
+        "inside": [_yes_or_no(check.is_inside_interval) for check in checks]}))
+
+
+def _next_table(study: ScalingStudy) -> TitledTable:
+    curves = [curve for curve in study.curves if curve.next_prediction]
+    predictions = [curve.next_prediction for curve in curves if curve.next_prediction]
+    decimals = _training_decimals(study, predictions)
+    return TitledTable("Next size", pd.DataFrame({
+        **_curve_columns(curves),
+        "size": [format_size(prediction.size) for prediction in predictions],
+        "law": format_predictions(study.metric, predictions),
+        "one run": [_training_interval(prediction, decimals) for prediction in predictions]}))
+
+
+def _training_decimals(study: ScalingStudy, predictions: Iterable[LawPrediction]) -> int:
+    return score_decimals(study.metric,
+                          [(prediction.training_high - prediction.training_low) / 2
+                           for prediction in predictions])
+
+
+def _training_interval(prediction: LawPrediction, decimals: int) -> str:
+    return format_interval(prediction.training_low, prediction.training_high, decimals)
 
 
 def _yes_or_no(condition: bool) -> str:
