@@ -496,7 +496,7 @@ def _read_bloom(a: HuggingFaceArchitecture) -> None:
 
 def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
                        activation: str = "silu", qkv_bias: bool = False,
-                       mlp_bias: bool = False,
+                       mlp_bias: bool = False, is_scaled: bool = False,
                        default_heads: int | None = None, default_kv_heads: int | None = None,
                        default_head_dim: int | None = None) -> tuple[int, int, int, int, int]:
     """Read a configuration with the names of Llama.
@@ -508,6 +508,8 @@ def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
     """
     width = _start_decoder(a, tie_default, "rms")
     a.set("embedding.positions", "none")
+    if not is_scaled:
+        a.set("embedding.scaled", False)
     depth = a.copy("decoder.depth", "num_hidden_layers")
     heads = a.copy("decoder.heads", "num_attention_heads", default=default_heads)
     head_dim = a.copy("decoder.head_dim", "head_dim", default=default_head_dim or width // heads)
@@ -553,14 +555,12 @@ def _read_llama(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, mlp_bias=a.get("mlp_bias", default=False),
                                       default_kv_heads=kv_heads)
     _set_windows(a, [True] * depth, 4096 if a.model_type == "mistral" else None)
-    a.set("embedding.scaled", False)
 
 
 @_register("qwen2")
 def _read_qwen2(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, qkv_bias=True)
     _set_qwen_windows(a, depth)
-    a.set("embedding.scaled", False)
 
 
 @_register("qwen3")
@@ -568,7 +568,6 @@ def _read_qwen3(a: HuggingFaceArchitecture) -> None:
     _, depth, *_ = _read_llama_family(a, default_head_dim=128)
     a.set("decoder.qk_norm", "head")
     _set_qwen_windows(a, depth)
-    a.set("embedding.scaled", False)
 
 
 def _set_qwen_windows(a: HuggingFaceArchitecture, depth: int) -> None:
@@ -583,7 +582,6 @@ def _read_olmo2(a: HuggingFaceArchitecture) -> None:
     _read_llama_family(a)
     a.set("decoder.qk_norm", "width")
     a.set("norm", "branch")
-    a.set("embedding.scaled", False)
 
 
 @_register("mixtral")
@@ -595,12 +593,11 @@ def _read_mixtral(a: HuggingFaceArchitecture) -> None:
           f"expert_hidden: {a.size('intermediate_size')} }} }}",
           "num_local_experts, num_experts_per_tok, intermediate_size")
     _set_windows(a, [True] * depth, None)
-    a.set("embedding.scaled", False)
 
 
 @_register("gemma")
 def _read_gemma(a: HuggingFaceArchitecture) -> None:
-    _read_llama_family(a, True, "gelu_pytorch_tanh", default_head_dim=256)
+    _read_llama_family(a, True, "gelu_pytorch_tanh", is_scaled=True, default_head_dim=256)
 
 
 @_register("gemma2", "gemma3_text")
@@ -609,7 +606,8 @@ def _read_gemma2(a: HuggingFaceArchitecture) -> None:
     if is_gemma3 and a.get("vocab_size") is None:
         a.config = {"vocab_size": 262_208, **a.config}  # left out in released configurations
     _, depth, *_, head_dim = _read_llama_family(
-        a, True, "gelu_pytorch_tanh", default_heads=8, default_kv_heads=4, default_head_dim=256)
+        a, True, "gelu_pytorch_tanh", is_scaled=True, default_heads=8, default_kv_heads=4,
+        default_head_dim=256)
     a.set("norm", "sandwich")
     if is_gemma3:
         a.set("decoder.qk_norm", "head")
