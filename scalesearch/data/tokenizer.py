@@ -19,10 +19,12 @@ import errno
 import hashlib
 import io
 import re
-import threading
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from heapq import heappop, heappush
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import sentencepiece
@@ -31,7 +33,9 @@ from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 
-_SEED_LOCK = threading.Lock()
+_WORD = re.compile("▁?[^▁]*", re.DOTALL)
+_MAX_CACHED_SAMPLES = 1 << 20
+_UNKNOWN_SAMPLE: list[int] = []
 _MAX_LINES = 4_000_000
 _MAX_LINE_BYTES = 1 << 16
 _MAX_MODEL_BYTES = 1 << 28  # a vocabulary of a million entries has about 30 MB
@@ -140,7 +144,7 @@ class Tokenizer:
         """Encode sentences with BPE-dropout (Provilkov et al. 2020), without BOS and EOS.
 
         Each possible merge is left out with probability ``dropout``; ``seed`` determines the
-        choice.
+        choice. Merges across words are not possible.
 
         Raises:
             UserError: the tokenizer is a unigram model, which has no merges.
@@ -149,14 +153,85 @@ class Tokenizer:
             raise UserError("recipe: subword_dropout: it leaves out merges, and the tokenizer is a "
                             "unigram model, which has none", help="remove subword_dropout",
                             key="recipe.subword_dropout", code="fixed-tokens")
-        # The library has one seed. A thread reads it at its first sample, so each call uses a new
-        # thread.
-        with _SEED_LOCK:
-            sentencepiece.set_random_generator_seed(seed)
-            if not len(sentences):
-                return []
-            return self._processor.encode(list(sentences), out_type=int, enable_sampling=True,
-                                          alpha=dropout, nbest_size=-1, num_threads=1)
+        # The library's own sampling differs between processes, whatever the seed (version 0.2.3).
+        draw = Random(seed).random
+        return [[id for word in _WORD.findall(line)
+                 for id in self._sample_word(word, dropout, draw)]
+                for line in self._processor.normalize(list(sentences))]
+
+    def _sample_word(self, word: str, dropout: float, draw: Callable[[], float]) -> list[int]:
+        """Encode a word with BPE-dropout; results are cached by the merges that are left out."""
+        left_out = 1  # a bit per possible merge
+        while (ids := self._samples.get((word, left_out), _UNKNOWN_SAMPLE)) is None:
+            left_out = 2 * left_out + (draw() < dropout)
+        if ids is not _UNKNOWN_SAMPLE:
+            return ids
+        decided = [bit == "1" for bit in f"{left_out:b}"[:0:-1]]
+
+        def is_left_out() -> bool:
+            nonlocal left_out
+            if decided:
+                return decided.pop()
+            self._samples[word, left_out] = None
+            left_out = 2 * left_out + (draw() < dropout)
+            return bool(left_out & 1)
+
+        if len(self._samples) > _MAX_CACHED_SAMPLES:
+            self._samples.clear()
+        ids = self._merge(word, is_left_out)
+        self._samples[word, left_out] = ids
+        return ids
+
+    @cached_property
+    def _samples(self) -> dict[tuple[str, int], list[int] | None]:
+        """Word and merges that are left out to ids; None if more merges are possible."""
+        return {}
+
+    def _merge(self, word: str, is_left_out: Callable[[], bool]) -> list[int]:
+        """Encode a word by BPE, without the possible merges for which ``is_left_out()`` is true."""
+        symbols = list(word)  # empty after it was merged with the one before
+        before = [*range(-1, len(word) - 1)]
+        after = [*range(1, len(word)), -1]
+        merges: list[tuple[float, int, int, str]] = []
+
+        def add_merge(left: int, right: int) -> None:
+            if left >= 0 and right >= 0:
+                merged = symbols[left] + symbols[right]
+                if merged in self._entries:
+                    heappush(merges, (-self._entries[merged][1], left, right, merged))
+
+        for left in range(len(word) - 1):
+            add_merge(left, left + 1)
+        while merges:
+            _, left, right, merged = heappop(merges)
+            is_possible = symbols[left] and symbols[right] and (
+                symbols[left] + symbols[right] == merged)
+            if not is_possible or is_left_out():
+                continue
+            symbols[left] = merged
+            symbols[right] = ""
+            after[left] = after[right]
+            if after[right] >= 0:
+                before[after[right]] = left
+            add_merge(before[left], left)
+            add_merge(left, after[left])
+        ids = [id for symbol in symbols if symbol for id in self._symbol_ids(symbol)]
+        # as in the library, unknown characters in a row are one token
+        return [id for id, previous in zip(ids, [None, *ids]) if not id == previous == UNK]
+
+    def _symbol_ids(self, symbol: str) -> list[int]:
+        """Return the id of an entry, or of an unknown character: UNK, or its bytes if possible."""
+        if symbol in self._entries:
+            return [self._entries[symbol][0]]
+        ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in symbol.encode()]
+        return ids if self._processor.is_byte(ids[0]) else [UNK]
+
+    @cached_property
+    def _entries(self) -> dict[str, tuple[int, float]]:
+        """Text of an entry to its id and score."""
+        return {piece: (id, score) for id, (piece, score) in enumerate(self.pieces())
+                if not (self._processor.is_control(id) or self._processor.is_unknown(id)
+                        or self._processor.is_byte(id))}
 
     @property
     def is_unigram(self) -> bool:

@@ -1,13 +1,18 @@
 """BPE-dropout keeps the text and depends only on seed and epoch."""
 
+import io
+import subprocess
+import sys
 from threading import Thread
 
 import numpy as np
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scalesearch.data import DataSpec, Tokenizer, load_corpus, retokenize
+from scalesearch.data.split import BOS, EOS, PAD, UNK
 from tests.data.conftest import SOURCE, TARGET
 from tests.errors import refuses
 
@@ -27,6 +32,24 @@ def test_extreme_rates_of_bpe_dropout() -> None:
     assert [len(row) for row in BPE.encode_with_dropout(TEXT, 0.9999, 1)] == [
         len(line) + 1 for line in TEXT]
     assert BPE.encode_with_dropout([], 0.1, 1) == []
+
+
+def test_bpe_dropout_is_equal_in_other_processes() -> None:
+    command = ("from tests.data.test_bpe_dropout import *; "
+               "print(BPE.encode_with_dropout(TEXT, 0.5, 1))")
+    output = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True,
+                            check=True).stdout
+    assert output.strip() == str(BPE.encode_with_dropout(TEXT, 0.5, 1))
+
+
+def test_bpe_dropout_without_dropout_equals_the_library() -> None:
+    lines = ["", "  ", "the unknown 日本 dog日", " dog\u2581a  dog"]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_writer=model, vocab_size=310, model_type="bpe",
+        byte_fallback=True, pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, minloglevel=2)
+    for tokenizer in (BPE, Tokenizer(model.getvalue())):
+        assert tokenizer.encode_with_dropout(lines, 0, 1) == tokenizer.encode(lines)
 
 
 def test_bpe_dropout_rate_is_a_share_of_merges() -> None:
