@@ -218,9 +218,9 @@ def check_blocks(spec: StudySpec) -> None:
     Raises:
         UserError: only this process has registered one of them.
     """
-    architectures = (named.architecture for named in spec.named_architectures)
-    words = {word for described in (spec.space, *architectures)
-             for word in re.findall(r"\w+", described.to_yaml())}
+    texts = [spec.space.to_yaml(),
+             *(named.architecture.to_yaml() for named in spec.named_architectures)]
+    words = set(re.findall(r"\w+", "\n".join(texts)))
     names = [name for name in local_blocks() if name in words]
     if names and spec.backend != "inprocess":
         raise UserError(f"the block `{names[0]}` is registered in this process only",
