@@ -180,11 +180,12 @@ class AcquisitionFunction:
         """
         samples = np.empty((count, *mean.shape))
         for index, surrogate in enumerate(self._forecast_surrogates):
-            root = surrogate.correlation_root(self.coordinates[rows])
+            final = surrogate.levels[-1].surrogate
+            root = surrogate.levels[0].surrogate.correlation_root(self.coordinates[rows])
             correlated = root @ rng.standard_normal((len(rows), count))
-            independent = surrogate.seed_std * rng.standard_normal((count, len(rows)))
+            independent = final.noise_std * rng.standard_normal((count, len(rows)))
             deviations = std[:, index] * correlated.T + independent
-            samples[:, :, index] = mean[:, index] + deviations * surrogate.interval_factor
+            samples[:, :, index] = mean[:, index] + deviations * final.interval_factor
         return samples
 
     def _values(self, rows: NDArray[np.intp], level: int, loss: Array) -> Array:
@@ -196,7 +197,7 @@ class AcquisitionFunction:
         next_level = level + 1
         points = self.coordinates[rows]
         pending = self.pending if level < 0 else None
-        predictions = [surrogate.predict_level(points, next_level, loss, pending)
+        predictions = [surrogate.levels[next_level].predict(points, loss, pending)
                        for surrogate in self._surrogates]
         if next_level == self._log_losses.shape[1]:
             mean, std = (np.stack(part, 1) for part in zip(*predictions))

@@ -82,6 +82,9 @@ class MultiFidelitySurrogate:
         counts: (n,) number of seeds that a final loss is the mean of.
         noise: noise between seeds.
 
+    Attributes:
+        levels: the last one predicts final losses.
+
     Raises:
         ValueError: fewer than :data:`MIN_OBSERVATIONS` trials have losses at a level and at the
             previous one.
@@ -106,25 +109,6 @@ class MultiFidelitySurrogate:
             passed = np.flatnonzero(np.isnan(losses[:, level]) & ~np.isnan(losses[:, -1]))
             if len(passed):
                 losses[passed, level] = fitted.predict(points[passed], before[passed])[0]
-
-    def predict_level(self, points: Coordinates, level: int, previous_losses: Array | None,
-                      pending: Coordinates | None = None) -> tuple[Array, Array]:
-        """Predict mean and std (n,) at ``level``, given the previous losses."""
-        return self.levels[level].predict(points, previous_losses, pending)
-
-    @property
-    def seed_std(self) -> float:
-        """Standard deviation of a final loss between seeds."""
-        return self.levels[-1].surrogate.noise_std
-
-    @property
-    def interval_factor(self) -> float:
-        """Factor of standard deviations of final losses, see :class:`Surrogate`."""
-        return self.levels[-1].surrogate.interval_factor
-
-    def correlation_root(self, points: Coordinates) -> Array:
-        """Lower Cholesky factor (n, n) of the posterior correlations at the first level."""
-        return self.levels[0].surrogate.correlation_root(points)
 
     def predict_final(self, points: Coordinates, level: int, loss: Array, std: Array | None = None
                       ) -> tuple[Array, Array]:

@@ -52,8 +52,8 @@ def test_no_forecast_from_too_few_trials():
 def test_samples_of_single_points_match_the_prediction(acquisition):
     rows, mean, spread = acquisition.predict_final()
     samples = acquisition.sample_final(rows, mean, spread, 4000, np.random.default_rng(1))
-    surrogate = acquisition._forecast_surrogates[0]
-    noise = surrogate.seed_std
+    surrogate = acquisition._forecast_surrogates[0].levels[-1].surrogate
+    noise = surrogate.noise_std
     assert samples.mean(0)[:, 0] == pytest.approx(mean[:, 0], abs=0.1 * float(spread.max() + noise))
     assert surrogate.interval_factor > 1
     assert samples.std(0)[:, 0] == pytest.approx(
@@ -65,7 +65,7 @@ def test_samples_of_equal_points_are_equal_up_to_noise(acquisition):
     twice = np.repeat(rows[:1], 2)
     first, second = acquisition.sample_final(twice, mean[[0, 0]], spread[[0, 0]], 500,
                                               np.random.default_rng(1))[:, :, 0].T
-    noise = acquisition._forecast_surrogates[0].seed_std
+    noise = acquisition._forecast_surrogates[0].levels[-1].surrogate.noise_std
     assert abs(first - second).std() < 3 * noise + 0.05 * spread[0, 0]
 
 

@@ -44,7 +44,7 @@ def test_new_candidates_are_more_uncertain_than_paused_ones():
     forecast, points, early, final = learned(12)
     new = slice(32, 72)
     mean, spread = forecast.predict_final(points[new], 0,
-                                          *forecast.predict_level(points[new], 0, None))
+                                          *forecast.levels[0].predict(points[new], None))
     _, less = forecast.predict_final(points[new], 0, early[new])
     assert spread.mean() > 1.3 * less.mean()
     assert np.corrcoef(mean, final[new])[0, 1] > 0.6
@@ -53,7 +53,7 @@ def test_new_candidates_are_more_uncertain_than_paused_ones():
 def test_prediction_without_rungs_is_that_of_the_final_level():
     points, _, final = candidates(30)
     forecast = MultiFidelitySurrogate(points[:20], final[:20, None])
-    mean, spread = forecast.predict_level(points[20:], 0, None)
+    mean, spread = forecast.levels[0].predict(points[20:], None)
     assert np.array_equal(forecast.predict_final(points[20:], 0, mean, spread), (mean, spread))
 
 
