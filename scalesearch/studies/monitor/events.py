@@ -63,7 +63,7 @@ class LogFollower:
                 self._reset()
                 self._file = (status.st_dev, status.st_ino)
             self.problem = ""
-            self._read_lines(log.iterate_lines(self._offset))
+            self._read_lines(log.lines(self._offset))
         except FileNotFoundError:  # no event yet
             return
         except OSError as error:  # the storage may be unavailable for a while

@@ -38,7 +38,7 @@ class EventLog:
         """
         with disk_full_guard(self.file), self.file.open("ab", buffering=0) as file:
             size = file.tell()
-            number = 1 + (self._end[1] if size == self._end[0] else len(self.lines()))
+            number = 1 + (self._end[1] if size == self._end[0] else sum(1 for _ in self.lines()))
             line = encode_event({"line": number, "type": event_type, "trial": trial,
                                  "time": utc_now(), **facts})
             # parsed from the line, so that live events equal those that are read later
@@ -80,15 +80,11 @@ class EventLog:
                          "the intact part into another folder with `scalesearch study repair "
                          f"{self.file.parent}`", code="log-damaged")
 
-    def lines(self, start: int = 0) -> list[bytes]:
-        """Return the complete lines from byte ``start``, with line ends.
+    def lines(self, start: int = 0) -> Iterator[bytes]:
+        """Iterate over the complete lines from byte ``start``, with line ends.
 
         A partial line at the end is left out.
         """
-        return list(self.iterate_lines(start))
-
-    def iterate_lines(self, start: int = 0) -> Iterator[bytes]:
-        """Iterate over :meth:`lines`, without loading the whole log."""
         if not self.file.exists():
             return
         regular_size(self.file)

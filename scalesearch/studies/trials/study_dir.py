@@ -113,7 +113,7 @@ class StudyDir:
         """
         self.read_meta()
         self.trials = Trials()
-        for line in self.log.iterate_lines():
+        for line in self.log.lines():
             self.read_event(line)
         return self
 

@@ -47,7 +47,7 @@ def cut(whole, folder, lines, kept):
     """
     shutil.copytree(whole, folder)
     log = StudyDir(folder).log
-    log.file.write_bytes(b"".join(log.lines()[:lines]))
+    log.file.write_bytes(b"".join([*log.lines()][:lines]))
     trials = {trial.folder: trial for trial in StudyDir(folder).load().trials}
     for place in folder.glob("trials/*"):
         trial = trials.get(place.name)
@@ -72,7 +72,7 @@ def undo(place: Path, steps):
 @settings(max_examples=25)
 @given(st.data())
 def test_any_prefix_of_the_log_resumes_to_same_result(whole, tmp_path_factory, data):
-    events = len(StudyDir(whole).log.lines())
+    events = len([*StudyDir(whole).log.lines()])
     folder = tmp_path_factory.mktemp("cut") / "study"
     cut(whole, folder, data.draw(st.integers(0, events), "events"),
         data.draw(st.booleans(), "the worker was done"))

@@ -41,7 +41,7 @@ def whole(tmp_path_factory):
     driver.run()
     study = StudyDir(folder).load()
     last = max(study.trials.with_state(State.COMPLETE), key=lambda trial: trial.number)
-    lines = study.log.lines()
+    lines = [*study.log.lines()]
     study.log.file.write_bytes(b"".join(lines[:-1]))
     place = study.trial_folder(last)
     for name, content in (
@@ -88,7 +88,7 @@ def test_record_that_differs_from_the_log_is_named_and_does_not_change_the_front
 def test_log_that_was_cut_between_events_is_named(study, monkeypatch):
     owner = Owner(FINISHED)
     monkeypatch.setattr("scalesearch.studies.results.results.read_owner", lambda _: owner)
-    lines = study.log.lines()
+    lines = [*study.log.lines()]
     recorded = set(study.folder.glob("trials/*/record.json"))
     for count in range(len(lines)):
         study.log.file.write_bytes(b"".join(lines[:count]))
@@ -129,7 +129,7 @@ def test_repair_names_what_it_cannot_copy(study, tmp_path):
     ids=["lost", "swapped", "doubled line", "doubled log", "null", "changed"])
 def test_damaged_log_is_reported_with_line_and_repaired(study, damage, place):
     before_damage = finished(study.folder)
-    lines = study.log.lines()
+    lines = [*study.log.lines()]
     place = place or len(lines) + 1
     damage(lines)
     study.log.file.write_bytes(b"".join(lines))
@@ -163,7 +163,7 @@ def test_lost_events_and_records_are_restored(study):
 def test_duplicates_of_lost_trial_are_removed(tmp_path):
     event_study = EventStudy(tmp_path / "study")
     event_study.propose(0).end(0, 5).propose(1).propose(2, state=State.DUPLICATE, original=1)
-    lines = event_study.study.log.lines()
+    lines = [*event_study.study.log.lines()]
     kept = [line for line in lines if b'"trial": 1,' not in line and b'"number": 1,' not in line]
     event_study.study.log.file.write_bytes(b"".join(kept))
     lost = repair(event_study.study.folder, tmp_path / "whole").lost
@@ -298,4 +298,4 @@ def test_five_hundred_damaged_folders(whole, tmp_path):
 
 def test_events_have_line_numbers(study):
     assert [event.line
-            for event in EventLog(study.log.file)] == list(range(1, len(study.log.lines()) + 1))
+            for event in EventLog(study.log.file)] == list(range(1, len([*study.log.lines()]) + 1))
