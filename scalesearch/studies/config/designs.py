@@ -60,7 +60,8 @@ REQUIRED_KEYS = {COMPRESS: ("parent", "runs/large"), ABLATION: ("changes", "- sh
                  SCALING: ("rules", "{deeper: 2 | 4 | 6 | 8}")}
 CHANGE_EXAMPLE = "such as `share: none`, or `{name: alone, set: {…}}`"
 BASE_KEY = "base"
-KEYS_OF_RULE_WORD = {"deeper": ("encoder.depth",), "wider": ("width",),
+DEEPER = "deeper"  # the decoder if it is the only stack, else the encoder
+KEYS_OF_RULE_WORD = {DEEPER: ("encoder.depth",), "wider": ("width",),
                      "heads": ("encoder.heads", "decoder.heads"),
                      "head_dim": ("encoder.head_dim", "decoder.head_dim")}
 RULE_EXAMPLE = ("such as `deeper: 2 | 3 | 4 | 6`, `{width: 64 | 96, encoder.heads: 4 | 6}`, or a "
@@ -155,8 +156,9 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
     else:
         key = "rules"
         rows = [*base]
+        keys_of_word = _keys_of_rule_word(space)
         for rule, value in spec.rules if isinstance(spec.rules, MappingNode) else ():
-            steps = read_steps(rule, value, reader.problems.append)
+            steps = read_steps(rule, value, keys_of_word, reader.problems.append)
             rules[rule.text] = tuple(name for _, name, _, _ in steps)
             rows += steps
         if spec.rules is not None and not rules:
@@ -186,6 +188,12 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
                               "give each a `name` of its own", code="name-taken")
     if not names or twice:
         return None
+    identities = {row.label: row.architecture.id for row in architectures}
+    for rule, _ in spec.rules if rules else ():
+        if {identities.get(label, "") for label in rules[rule.text]} == {identities.get(BASE_KEY)}:
+            reader.report_problem(rule, f"`{rule.text}` never changes the network",
+                                  "name keys that the model has, or other sizes",
+                                  code="bad-rule")
     return ArchitectureSet(spec.type, tuple(architectures), names[0], first_space, rules,
                            spec.held_out)
 
@@ -219,8 +227,26 @@ def read_changes(changes: Node | None, reader: ConfigReader) -> Iterator[Row]:
         reader.report_problem(changes, "changes are a list", CHANGE_EXAMPLE)
 
 
-def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]) -> list[Row]:
-    """Return the steps of a rule, the smallest first; errors are reported."""
+def _keys_of_rule_word(base: Space | None) -> Mapping[str, tuple[str, ...]]:
+    """Return the keys that each word stands for in the model of ``base``."""
+    try:
+        model = base.single_architecture().config["model"] if base else ""
+    except UserError:  # reported with the row of the base
+        model = ""
+    is_decoder_only = model == "decoder-only"
+    return KEYS_OF_RULE_WORD | ({DEEPER: ("decoder.depth",)} if is_decoder_only else {})
+
+
+def read_steps(rule: ScalarNode, node: Node, keys_of_word: Mapping[str, tuple[str, ...]],
+               complain: Callable[[Problem], None]) -> list[Row]:
+    """Return the steps of a rule, the smallest first; errors are reported.
+
+    Args:
+        rule: name of the rule.
+        node: its sizes.
+        keys_of_word: the keys that each word stands for.
+        complain: receives each problem.
+    """
     steps: list[Row] = []
     before: tuple[Change, ...] = ()
     words: tuple[str, ...] = ()
@@ -232,7 +258,7 @@ def read_steps(rule: ScalarNode, node: Node, complain: Callable[[Problem], None]
                              code=error.code))
             continue
         changes = [{key: value for name, value in row.items()
-                    for key in KEYS_OF_RULE_WORD.get(name, (name,))} for row in rows]
+                    for key in keys_of_word.get(name, (name,))} for row in rows]
         for row, change in zip(rows, changes):
             step = _describe_step(row)
             name = f"{rule.text}: {', '.join([*words, step])}"

@@ -137,6 +137,19 @@ held_out: none
     assert rows.scaling["held_out"] == "none" and set(rows.scaling["rules"]) == set(rules)
 
 
+def test_deeper_adds_layers_to_the_only_stack(tmp_path):
+    rows = read(tmp_path, "type: scaling\nbase: {model: decoder-only, width: 32}\n"
+                "rules: {deeper: 3 | 4}\nheld_out: none\n").architectures
+    assert [config["decoder.depth"] for config in configs(rows).values()] == [6, 3, 4]
+
+
+def test_rule_without_effect_is_rejected(tmp_path):
+    rule = "rules: {wider: 64, taller: {encoder.depth: 3 | 4}}\n"
+    text = f"type: scaling\nbase: {{model: decoder-only, width: 32}}\n{rule}held_out: none\n"
+    with refuses("bad-rule", "taller", place=f"{tmp_path / 's.yaml'}:6:"):
+        read(tmp_path, text)
+
+
 def test_base_is_overridden_by_keys_of_the_space_language(tmp_path):
     rows = read(tmp_path, f"type: ablation\n{EDGE}changes: [adapt: nothing]\n", "base.width=64",
                 "seeds=2").architectures
