@@ -17,7 +17,7 @@ from scalesearch.blocks.options import option_field
 from scalesearch.nn.build import build_module
 from scalesearch.spaces import ConfigError, Space, UnbuildableError
 from scalesearch.spaces.schema import builtin
-from scalesearch.studies.engine.setup import check_blocks
+from scalesearch.studies.engine.setup import check_blocks, drop_infeasible_architectures, make_evaluator
 from scalesearch.testing import check_ffn
 from tests.errors import refuses
 
@@ -134,3 +134,18 @@ def test_studies_in_worker_processes_need_installed_blocks(
     point = EntryPoint("maxout", f"{Grouped.__module__}:Grouped", builtin.ENTRY_POINT_GROUP)
     monkeypatch.setattr(builtin, "entry_points", lambda group: [point])
     check_blocks(ss.study(keys).spec)
+
+
+def test_studies_refuse_blocks_with_undeclared_products(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = ss.space("width: 8\nencoder: { ffn: { one of: { relu: {}, maxout: {} } } }\n")
+    keys = {"study": "own", "space": space, "data": "builtin", "recipe": "quick",
+            "objectives": {"bleu": "max"}, "protocol": {"source": 6, "target": 6, "vocab": 40}}
+    spec = ss.study(keys, backend="inprocess", workers=1, out=tmp_path / "own").spec
+    evaluator = make_evaluator(spec, None)
+    assert drop_infeasible_architectures(spec, evaluator) is spec
+    once = Grouped.forward
+    monkeypatch.setattr(Grouped, "forward",
+                        lambda self, *arguments: once(self, *arguments) + once(self, *arguments))
+    with refuses("costs-differ", "maxout"):
+        drop_infeasible_architectures(spec, evaluator)

@@ -215,13 +215,19 @@ def _load_installed() -> None:
         point.load()
 
 
-def local_blocks() -> Iterator[str]:
-    """Yield the names of blocks that no installed package registers: other processes lack them."""
-    installed = {point.module.partition(".")[0] for point in entry_points(group=ENTRY_POINT_GROUP)}
-    for registry in (FFNS, MIXERS, SUBLAYERS):
-        for name, cls in registry.items():
-            if cls.__module__.partition(".")[0] not in {"scalesearch", *installed}:
-                yield name
+def foreign_blocks() -> dict[str, str]:
+    """Return the blocks that do not come with this package.
+
+    Returns:
+        Name of the block to name and version of the installed package that registers it. They are
+        empty if only this process has registered it, so that other processes lack it.
+    """
+    packages = {point.module.partition(".")[0]:
+                f"{point.dist.name} {point.dist.version}" if point.dist else point.module
+                for point in entry_points(group=ENTRY_POINT_GROUP)}
+    roots = {name: cls.__module__.partition(".")[0] for registry in (FFNS, MIXERS, SUBLAYERS)
+             for name, cls in registry.items()}
+    return {name: packages.get(root, "") for name, root in roots.items() if root != "scalesearch"}
 
 
 @cache

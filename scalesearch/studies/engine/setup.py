@@ -7,7 +7,7 @@ import math
 import random
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -19,8 +19,9 @@ from scalesearch.errors import UserError, error_context, option
 from scalesearch.feasible.limits import collect_limits, is_lower_bound, upper_bounds
 from scalesearch.feasible.report import min_costs
 from scalesearch.samplers import make_sampler
+from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.parameters.constraints import Constraint
-from scalesearch.spaces.schema.builtin import ENTRY_POINT_GROUP, local_blocks
+from scalesearch.spaces.schema.builtin import ENTRY_POINT_GROUP, foreign_blocks
 from scalesearch.spaces.schema.cost_names import COST_NAMES
 from scalesearch.studies.config.command import command_of
 from scalesearch.studies.config.fixed_architectures import COMPRESS
@@ -90,7 +91,9 @@ def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> Stud
     """
     if spec.architectures is None:
         check_feasible(evaluator, spec.sampler.seed)
+        check_costs_of_blocks(evaluator, _sample_architectures(evaluator, spec.sampler.seed))
         return spec
+    check_costs_of_blocks(evaluator, (row.architecture for row in spec.named_architectures))
     feasible = spec.architectures.filter_by_limits(
         lambda architecture: evaluator.evaluate_architecture(architecture).reason)
     return spec.replace(architectures=feasible)
@@ -130,6 +133,46 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
                   f"{sample.violations[worst]:,} violate `{worst}`{nearest}")
     raise UserError(f"budget: {reason}, with {evaluator.protocol}. {advice}", key="budget",
                     code="budget-unmet")
+
+
+def _sample_architectures(evaluator: Evaluator, seed: int) -> Iterator[ModelSpec]:
+    """Yield architectures of random candidates."""
+    rng = random.Random(seed)
+    for _ in range(FEW_SAMPLES):
+        values = evaluator.joint_space.resolve(lambda name, parameter: parameter.sample(rng))
+        if architecture := evaluator.architecture(values.params):
+            yield architecture
+
+
+def check_costs_of_blocks(evaluator: Evaluator, architectures: Iterable[ModelSpec]) -> None:
+    """Compare the costs of blocks of other packages with PyTorch's counter.
+
+    The first architecture that has a block is counted.
+
+    Raises:
+        UserError: the costs differ.
+    """
+    unchecked = set(foreign_blocks())
+    for architecture in architectures if unchecked else ():
+        names = unchecked & set(re.findall(r"\w+", str(architecture.config)))
+        if not names:
+            continue
+        from scalesearch.nn.verify import verify_costs
+
+        unchecked -= names
+        protocol = evaluator.protocol.for_candidates(architecture.config)
+        try:
+            checks = verify_costs(architecture.block, protocol.source, protocol.target,
+                                  protocol.vocab_size, protocol.length, with_fvcore=False)
+        except RuntimeError:  # the block reads numbers, which meta tensors do not have
+            continue
+        for check in checks:
+            if not check.is_equal:
+                raise UserError(f"the block `{min(names)}` declares other costs than PyTorch "
+                                f"counts in {architecture.id}: {check.expected:,} {check.quantity}, "
+                                f"and {check.measured - check.explained:,} are counted",
+                                help="correct its `parts` or `loop_nests` "
+                                "(docs/develop/blocks.md)", code="costs-differ")
 
 
 def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
@@ -221,7 +264,7 @@ def check_blocks(spec: StudySpec) -> None:
     texts = [spec.space.to_yaml(),
              *(named.architecture.to_yaml() for named in spec.named_architectures)]
     words = set(re.findall(r"\w+", "\n".join(texts)))
-    names = [name for name in local_blocks() if name in words]
+    names = [name for name, package in foreign_blocks().items() if name in words and not package]
     if names and spec.backend != "inprocess":
         raise UserError(f"the block `{names[0]}` is registered in this process only",
                         help="workers import blocks from the modules of the entry points "
