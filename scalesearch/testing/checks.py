@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from scalesearch.blocks.core import Block, Repeat, Use
 from scalesearch.blocks.mixture import Mixture
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.cost.breakdown import FLOAT32_BYTES
 from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS
 from scalesearch.nn.build import build_model, build_module
 from scalesearch.nn.causality import check_causality
@@ -36,6 +39,8 @@ V = 17
 AXIS_LENGTHS = {"src": S, "memory": S, "src_keys": S, "tgt": T, "keys": T}
 BATCH = 3
 TOLERANCE = 1e-9  # of logits in float64
+ACTIVATION_LENGTHS = 20, 24, 40  # source tokens, target tokens, and vocabulary
+ACTIVATION_TOLERANCE = 0.05  # of tensors saved by autograd
 
 
 def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
@@ -59,11 +64,18 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
         node.attention_kernel = kernel  # type: ignore[assignment]
     costs = evaluate_cost(specimen.block, replace(find_protocol("forward", S, T, V),
                                                   dense_windows=True))
-    assert sum(weight.numel() for weight in built.parameters()) == costs["params.total"], specimen
+    _check_equal("params", costs["params.total"],
+                 sum(weight.numel() for weight in built.parameters()), specimen.block)
     _, flops = count_flops(lambda: built(*make_inputs(specimen, device)))
-    assert flops == 2 * (BATCH * costs["macs.total"] + costs["macs.once"]), specimen
+    _check_equal("MACs of a batch", BATCH * costs["macs.total"] + costs["macs.once"], flops // 2,
+                 specimen.block)
     if device == "cpu":
         check_weights_used(built, built.requires_grad_()(*make_inputs(specimen, device)))
+
+
+def _check_equal(quantity: str, declared: float, counted: float, block: Any) -> None:
+    assert declared == counted, (f"{quantity}: the description has {declared:,}, and PyTorch "
+                                 f"counts {counted:,}, in {block}")
 
 
 def check_weights_used(model: Module, output: Tensor) -> None:
@@ -147,7 +159,8 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
     costs = evaluate_cost(architecture.block, protocol)
     config = architecture.config
     model = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
-    assert sum(weight.numel() for weight in model.parameters()) == costs["params.total"], config
+    _check_equal("params", costs["params.total"],
+                 sum(weight.numel() for weight in model.parameters()), config)
     check_causality(model, vocab)
     generator = torch.Generator().manual_seed(seed)
     source, target = (torch.randint(4, vocab, (2, n), generator=generator) for n in (s, t))
@@ -158,18 +171,63 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
         weight += 0.05 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
     whole, flops = count_flops(lambda: model(source, target))
     # MACs on weights only do not depend on the batch size.
-    assert flops == 2 * (2 * costs["macs.total"] + costs["macs.once"]), config
+    _check_equal("MACs of a batch", 2 * costs["macs.total"] + costs["macs.once"], flops // 2,
+                 config)
     with model.cached_weights():
         assert _close(model(source, target), whole), config
         for name, decode in (("decode", decode_stepwise), ("delight", decode_without_cache)):
             steps, flops = count_flops(lambda decode=decode: decode(model, source, target))
             protocol = replace(find_protocol(name, s, t, vocab), work_weights=DEFAULT_WORK_WEIGHTS,
                                dense_windows=True)
-            assert flops == 4 * evaluate_cost(
-                architecture.block, protocol)["macs.total"], (name, config)
+            _check_equal(f"MACs of a batch, by the protocol {name}", 2 * evaluate_cost(
+                architecture.block, protocol)["macs.total"], flops // 2, config)
             assert _close(steps, whole), (name, config)
         model.set_attention("fused")
         assert _close(model(source, target), whole), config
+
+
+def check_activations(architecture: ModelSpec) -> None:
+    """Compare ``memory.activations`` of a model with the tensors that autograd saves.
+
+    Raises:
+        AssertionError: they differ by more than 5 %.
+    """
+    declared, saved = activations(architecture.block, *ACTIVATION_LENGTHS)
+    assert abs(declared - saved) <= ACTIVATION_TOLERANCE * saved, (
+        f"activations: the description has {declared:,} numbers per sentence, and autograd saves "
+        f"{saved:,}, in {architecture.config}")
+
+
+def activations(block: Block, s: int, t: int, vocab: int) -> tuple[int, int]:
+    """Return the numbers saved for the backward pass per sentence: computed, and by autograd."""
+    model = build_model(block, vocab=vocab).train()
+    saved_of_two, saved_of_three = (_count_saved(model, s, t, vocab, batch) for batch in (2, 3))
+    computed = evaluate_cost(block, find_protocol("forward", s, t, vocab))["memory.activations"]
+    per_sentence = saved_of_three - saved_of_two
+    per_update = saved_of_two - 2 * per_sentence
+    return int(computed // FLOAT32_BYTES), per_sentence + per_update
+
+
+def _count_saved(model: Any, s: int, t: int, vocab: int, batch: int) -> int:
+    """Return how many floating-point numbers autograd saves for a batch, without weights."""
+    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    storages: dict[int, Any] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.is_floating_point() and storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage  # kept, so that its address is not reused
+        return tensor
+
+    generator = torch.Generator().manual_seed(1)
+    source, target = (torch.randint(4, vocab, (batch, length), generator=generator)
+                      for length in (s, t))
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        states = model.decode(target, model.encode(source))
+        if model.first_label:  # classes: as in training, only the first state is kept
+            states, target = states[:, :1].clone(), target[:, :1] % 3
+        cross_entropy(model.logits(states).flatten(0, 1), target.flatten())
+    return sum(storage.nbytes() for storage in storages.values()) // FLOAT32_BYTES
 
 
 def _close(logits: Tensor, expected: Tensor) -> bool:

@@ -24,6 +24,7 @@ from scalesearch.testing.block_sample import (
     mixer_sample,
 )
 from scalesearch.testing.checks import (
+    check_activations,
     check_costs,
     check_model,
     check_output_projections,
@@ -43,8 +44,8 @@ def check_ffn(name: str) -> None:
     """Run all checks on the feed-forward network ``name``.
 
     Samples blocks of random sizes, and models with them, also inside heads if the network has
-    hidden units. Checks costs, also of a population; decoding; causality; the counts of
-    ``feasible``; and a search.
+    hidden units. Checks costs, also of a population; activations; decoding; causality; the counts
+    of ``feasible``; and a search.
 
     Raises:
         AssertionError: a check fails.
@@ -62,6 +63,7 @@ def check_ffn(name: str) -> None:
         within = {"ratio": "1 | 2"} | {key: text for key, text in keys.items() if key != "hidden"}
         changes |= {f"{stack}.pg": {name: within} for stack in STACKS}
     _check_models(changes)
+    _check_activations({"ffn": {name: {}}})
     check_count(tiny_space({"ffn": {name: option_texts(FFNS[name], few=2)}}))
     check_search(tiny_space({"ffn": {"one of": {"relu": {}, name: keys}}}), "encoder.ffn", name)
 
@@ -83,6 +85,7 @@ def check_mixer(name: str) -> None:
                     {f"{stack}.mixer": {"one of": {"attention": {}, name: keys}}
                      for stack in STACKS}):
         _check_models(changes)
+    _check_activations({"mixer": {name: {}}})
     check_search(tiny_space({"mixer": {"one of": {"attention": {}, name: keys}}}), "encoder.mixer",
                  name)
     few = {"one of": {"attention": {"heads": "2 | 4"}, name: option_texts(MIXERS[name], few=2)}}
@@ -114,6 +117,9 @@ def check_sublayer(word: str) -> None:
     _check_models({f"{stack}.{key}": value for stack in STACKS
                    for key, value in {**keys, "sublayers": orders[stack],
                                       **NOT_INTERLEAVED[stack]}.items()})
+    check_activations(Space.from_python(
+        {"width": 32, "encoder": {"sublayers": first}, "decoder": {"sublayers": f"[{word}, self, "
+         "cross, ffn]"}}).single_architecture())
     check_search(tiny_space({"sublayers": f"{first} | {none}"} | keys), "encoder.sublayers",
                  [word, "attention", "ffn"])
     check_count(tiny_space({"sublayers": f"{first} | {none}", "depth": 2, "heads": "2 | 4"} | few,
@@ -124,6 +130,13 @@ def _check_block(specimen: BlockSample) -> None:
     check_costs(specimen)
     check_population_costs(specimen.block)
     check_output_projections(specimen)
+
+
+def _check_activations(keys: Mapping[str, Any]) -> None:
+    """Check the activations of a model with ``keys`` in both stacks, and default options."""
+    stack = {"depth": 3} | dict(keys)
+    check_activations(Space.from_python({"width": 32, "encoder": stack, "decoder": stack})
+                      .single_architecture())
 
 
 def _check_models(changes: Mapping[str, Any]) -> None:
@@ -189,6 +202,7 @@ def check_search(space: Space, key: str, name: Any) -> None:
         costs = evaluate_cost(architecture.block, protocol)
         return tuple(costs[name] for name in CHECKED_COSTS)
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = FrontNeighbors(define=partial(suggest_params, space), seed=1, n_startup_trials=4)
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     study.optimize(objective, n_trials=NUM_TRIALS)

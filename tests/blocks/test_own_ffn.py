@@ -1,24 +1,30 @@
 """A user-defined feed-forward network with all types of options."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 import scalesearch as ss
-from scalesearch.blocks.core import Block, Size, Use, block
+from scalesearch.blocks.core import SRC, Block, LoopNest, Size, Use, block
 from scalesearch.blocks.elementwise import dropout
 from scalesearch.blocks.ffn import FFN, FFNS, register_ffn
 from scalesearch.blocks.leaves import Linear
+from scalesearch.blocks.maps.linear_factories import DENSE
 from scalesearch.blocks.options import option_field
 from scalesearch.nn.build import build_module
 from scalesearch.spaces import ConfigError, Space, UnbuildableError
 from scalesearch.spaces.schema import builtin
-from scalesearch.studies.engine.setup import check_blocks, drop_infeasible_architectures, make_evaluator
-from scalesearch.testing import check_ffn
+from scalesearch.studies.engine.setup import (
+    check_blocks,
+    drop_infeasible_architectures,
+    make_evaluator,
+)
+from scalesearch.testing import BlockSample, check_ffn, checks, registered_blocks
 from tests.errors import refuses
 
 
@@ -42,6 +48,9 @@ class Grouped(FFN):
         inner = Linear(self.hidden // self.groups, self.d, (*self.over, self.groups), bias=False)
         return {"up": up, "down": inner}
 
+    def loop_nests(self) -> Sequence[LoopNest]:
+        return [LoopNest((*self.over, 2 * self.hidden), "activation")]  # of amax, then activation
+
     def forward(self, module: Any, x: Any) -> Any:
         hidden = module.up(x).unflatten(-1, (self.pieces, -1)).amax(-2)
         hidden = dropout(getattr(hidden, self.activation)(), module.dropout_rates.activation,
@@ -61,6 +70,36 @@ def registered() -> Iterator[None]:
 @pytest.mark.slow  # docs/develop/blocks.md runs the same check on a similar network
 def test_registered_ffn_passes_the_public_check() -> None:
     check_ffn("maxout")
+
+
+def test_public_check_compares_activations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registered_blocks, "NUM_BLOCKS", 0)
+    monkeypatch.setattr(registered_blocks, "NUM_MODELS", 0)
+    monkeypatch.setattr(Grouped, "loop_nests", FFN.loop_nests)
+    with pytest.raises(AssertionError) as caught:
+        check_ffn("maxout")
+    assert str(caught.value).startswith("activations")
+
+
+def test_failed_check_prints_declared_and_counted_macs(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = Grouped.forward
+    monkeypatch.setattr(Grouped, "forward", lambda self, module, x: once(
+        self, module, module.up(x)[..., :1] + x))
+    grouped = Grouped(8, (SRC,), DENSE, hidden=10, pieces=2, groups=1, activation="relu",
+                      skip=False)
+    declared = checks.BATCH * checks.S * (8 * 20 + 10 * 8)
+    counted = declared + checks.BATCH * checks.S * 8 * 20
+    with pytest.raises(AssertionError) as caught:
+        checks.check_costs(BlockSample(grouped, ((SRC, 8),)))
+    assert f"{declared:,}" in str(caught.value) and f"{counted:,}" in str(caught.value)
+
+
+def test_check_of_search_logs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    ffns = {"one of": {"relu": {}, "maxout": {"hidden": 8}}}
+    registered_blocks.check_search(registered_blocks.tiny_space({"ffn": ffns}), "encoder.ffn",
+                                   "maxout")
+    assert capfd.readouterr().err == ""
 
 
 def test_inconsistent_sizes_are_unbuildable() -> None:

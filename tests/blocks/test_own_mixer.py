@@ -29,7 +29,7 @@ class Taps(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         return [LoopNest((*self.over, self.d, self.kernel)),
-                LoopNest((*self.over, self.d), "activation")]
+                LoopNest((*self.over, self.d, 1 + self.kernel), "activation")]
 
     def forward(self, module: Any, windowed: Any) -> Any:
         """Map (batch, positions + kernel - 1, d) to (batch, positions, d)."""

@@ -1,12 +1,9 @@
 """Costs of memory compared with tensors: saved by autograd, and cached in decoding."""
 
 from random import Random
-from typing import Any
 
 import pytest
 import torch
-from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.functional import cross_entropy
 
 from scalesearch.blocks.core import Block
 from scalesearch.cost import evaluate_cost, find_protocol
@@ -14,6 +11,7 @@ from scalesearch.cost.training import FLOAT32_BYTES
 from scalesearch.nn.build import build_model
 from scalesearch.spaces import Space
 from scalesearch.testing import random_architecture
+from scalesearch.testing.checks import activations
 from scalesearch.testing.random_models import small_space
 
 S = 20
@@ -148,43 +146,9 @@ def family(name: str) -> Block:
     return Space.parse(BASE.format(**defaults | FAMILIES[name])).single_architecture().block
 
 
-def saved(model: Any, batch: int) -> int:
-    """Floating-point numbers that autograd saves for a batch, without weights."""
-    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
-    storages: dict[int, Any] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if tensor.is_floating_point() and storage.data_ptr() not in weights:
-            storages[storage.data_ptr()] = storage  # kept, so that its address is not reused
-        return tensor
-
-    generator = torch.Generator().manual_seed(1)
-    source, target = (torch.randint(4, V, (batch, length), generator=generator)
-                      for length in (S, T))
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        states = model.decode(target, model.encode(source))
-        if model.first_label:  # classes: as in training, only the first state is kept
-            states, target = states[:, :1].clone(), target[:, :1] % 3
-        cross_entropy(model.logits(states).flatten(0, 1), target.flatten())
-    return sum(storage.nbytes() for storage in storages.values()) // 4
-
-
-def activations(block: Block) -> tuple[int, int]:
-    """Numbers saved per sentence plus those saved per update: predicted, and measured."""
-    model = build_model(block, vocab=V).train()
-    saved_of_two = saved(model, 2)
-    saved_of_three = saved(model, 3)
-    breakdown = evaluate_cost(block, find_protocol("forward", S, T, V))
-    predicted = breakdown["memory.activations"] // FLOAT32_BYTES
-    per_sentence = saved_of_three - saved_of_two
-    per_update = saved_of_two - 2 * per_sentence
-    return int(predicted), per_sentence + per_update
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_activations_equal_tensors_saved_by_autograd(name: str) -> None:
-    predicted, saved_numbers = activations(family(name))
+    predicted, saved_numbers = activations(family(name), S, T, V)
     assert predicted == pytest.approx(saved_numbers, rel=0.02), name
 
 
@@ -202,7 +166,7 @@ def test_a_prompt_adds_the_tensors_that_autograd_saves_for_it(maps: str, encoder
     plain, prompted = (
         activations(Space.parse(BASE.format(
             ffn="relu", hidden="hidden: 64", both="", encoder=encoder, decoder="",
-            top=f"{maps}\nadapt: {adaptation}")).single_architecture().block)
+            top=f"{maps}\nadapt: {adaptation}")).single_architecture().block, S, T, V)
         for adaptation in ("nothing", "{ prompt: { length: 7 } }"))
     assert prompted[0] - plain[0] == prompted[1] - plain[1] > 0
 
@@ -216,7 +180,7 @@ def test_activations_of_random_networks_equal_saved_tensors() -> None:
     space = small_space(**head_keys, width="8..24 step 4")
     for _ in range(15):
         architecture = random_architecture(rng, space)
-        predicted, saved_numbers = activations(architecture.block)
+        predicted, saved_numbers = activations(architecture.block, S, T, V)
         assert predicted == pytest.approx(saved_numbers, rel=0.05), architecture.config
 
 

@@ -5,7 +5,7 @@ Keys of registered blocks are read from the block catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import entry_points

@@ -169,8 +169,9 @@ def check_costs_of_blocks(evaluator: Evaluator, architectures: Iterable[ModelSpe
         for check in checks:
             if not check.is_equal:
                 raise UserError(f"the block `{min(names)}` declares other costs than PyTorch "
-                                f"counts in {architecture.id}: {check.expected:,} {check.quantity}, "
-                                f"and {check.measured - check.explained:,} are counted",
+                                f"counts in {architecture.id}: {check.expected:,} "
+                                f"{check.quantity} instead of "
+                                f"{check.measured - check.explained:,}",
                                 help="correct its `parts` or `loop_nests` "
                                 "(docs/develop/blocks.md)", code="costs-differ")
 
