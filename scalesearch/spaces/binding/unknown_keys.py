@@ -17,6 +17,7 @@ from scalesearch.spaces.syntax.nodes import MappingNode
 
 MAX_LISTED_KEYS = 12  # legal keys that are listed next to a suggestion, at most
 MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group needs
+BLOCK_GROUPS = ("ffn", "pg", "mixer")  # their keys may be blocks of other packages
 STUDY_KEYS = ("study", "data", "recipe", "objectives", "architectures", "sampler", "trials")
 SPACE_KEYS = ("width", "encoder", "decoder")
 RECIPE_KEYS = ("dropout", "lr", "learning_rate", "optimizer", "steps", "epochs", "warmup",
@@ -62,6 +63,8 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
     if not same_name and any(bracket in name for bracket in "()[]"):
         return "inside { } and [ ], quote a value that contains a comma"
     keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
+    if not same_name and _last(path) in BLOCK_GROUPS:
+        return f"{keys}. A block of another package needs this package, which is not installed here"
     suggestion = same_name
     if not suggestion and suggests_other_groups:  # the key with the most similar spelling
         match = closest_match(name, {_last(other) for other in paths}, MIN_SIMILARITY)

@@ -30,6 +30,13 @@ def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
     assert all(name in (problem.help or "") for name in names), problem.help
 
 
+def test_help_for_an_unknown_block_suggests_no_key_of_another_group() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse("width: 32\nencoder: { ffn: { twice: {} } }\n")
+    help = caught.value.problems[0].help or ""
+    assert "package" in help and "`embedding.tie`" not in help
+
+
 def test_help_for_a_size_of_both_stacks_names_both() -> None:
     for key, names in (("num_layers", "`encoder.depth` or `decoder.depth`"),
                        ("hidden", "`encoder.ffn.relu.hidden` or `decoder.ffn.relu.hidden`")):
