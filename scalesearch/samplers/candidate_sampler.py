@@ -161,6 +161,7 @@ class CandidateSampler(BaseSampler):
 
         Raises:
             SpaceExhaustedError: the sampler enumerates candidates, and all were proposed.
+            UserError: the sampler proposes something other than a candidate.
         """
         candidate = None
         if self.learns_from_infeasible and state.last_is_rejected:
@@ -168,6 +169,9 @@ class CandidateSampler(BaseSampler):
         elif self.has_stratified_startup:
             candidate = self._stratified_candidate(state)
         candidate = candidate or self.propose(state)
+        if not isinstance(candidate, Candidate | None):
+            raise UserError(f"{type(self).__name__}.propose returned {candidate!r}: expected a "
+                            "Candidate, or None", key="sampler", code="bad-proposal")
         if candidate is None:
             if self.is_exhaustive:
                 raise SpaceExhaustedError("all feasible candidates of the space were proposed")

@@ -182,6 +182,15 @@ def test_infinite_and_equal_values_are_accepted():
     assert len(study.trials) == 14
 
 
+def test_proposal_of_another_type_is_rejected():
+    class Wrong(CandidateSampler):
+        def propose(self, state):
+            return {"width": 32}
+
+    with refuses("bad-proposal", "Wrong", "{'width': 32}", key="sampler"):
+        run(Wrong(define=define, seed=1), 1)
+
+
 def test_repeated_proposals_are_replaced():
     class Stubborn(CandidateSampler):
         def propose(self, state):
