@@ -14,10 +14,12 @@ from scalesearch.compression.library import weights_file
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.spaces import read_space
 from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.engine.compression import LibraryJobs
 from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.run import launch
 from scalesearch.studies.results.page.render import write_page
 from scalesearch.studies.results.results import load_results
+from scalesearch.studies.trials.trial import Callback
 from scalesearch.training.checkpoint import read_checkpoint
 from scalesearch.training.updates.averaging import read_weights
 from tests.corpora import DATA, write_text
@@ -131,6 +133,40 @@ def write_study_of_trained_parent(folder: Path, place: Path) -> Path:
     parent = f"parent: {{ folder: {folder / 'teacher'}, beam: 1 }}\n"
     file.write_text(f"{text[:start]}{parent}{text[end:]}")
     return file
+
+
+class InterruptsTraining(Callback):
+    """Interrupts the study when its last trial has started."""
+
+    def started(self, trial):
+        if trial.number == 1:
+            raise KeyboardInterrupt
+
+
+def test_interrupted_study_resumes_in_each_step(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    file = write_study_of_trained_parent(folder, tmp_path)
+    changes = [f"out={tmp_path / 'out'}"]
+
+    def run(*callbacks):
+        launch(read_study(file, changes), True, Console(file=io.StringIO()), callbacks=callbacks)
+
+    def interrupt(self, job):
+        interrupted.append(job.folder.name)
+        raise KeyboardInterrupt
+
+    interrupted = []
+    for _ in range(5):  # four layers, and the random combinations
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(LibraryJobs, "collect", interrupt)
+            run()
+    assert len(set(interrupted)) == 5
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            run(InterruptsTraining())
+    run()
+    study = load_results(tmp_path / "out").study
+    assert [trial.state.value for trial in study.trials] == ["complete"] * 2
 
 
 @pytest.mark.full

@@ -81,6 +81,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
             assert teacher is not None, "the parent is the teacher"
             parent_folder = teacher.folders[0] if teacher.folders else spec.out / TEACHER_FOLDER
             spec = compress_parent(spec, study, evaluator, parent_folder, runner, console)
+            setup.check_references(spec, evaluator, study)
         max_enqueued = getattr(sampler, "n_startup_trials", 10)
         enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)
 
