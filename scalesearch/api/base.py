@@ -19,6 +19,7 @@ from scalesearch.errors import UserError, python_arguments
 from scalesearch.library import file_errors_named, import_errors_named
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.spaces.syntax.diagnostics import closest_match
 from scalesearch.terminal import (
     MIN_TABLE_WIDTH,
     escape_control_characters,
@@ -93,7 +94,11 @@ def python_error_messages(**argument_names: str) -> Callable[[Callable[P, T]], C
             try:
                 arguments = parameters.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise TypeError(f"{function.__qualname__}(): {error}") from None
+                reason = str(error)
+                for name in kwargs.keys() - parameters.parameters.keys():
+                    if match := closest_match(name, parameters.parameters):
+                        reason = f"unknown argument {name!r}; did you mean `{match}`?"
+                raise TypeError(f"{function.__qualname__}(): {reason}") from None
             for name, value in arguments.items():
                 if value is not None or parameters.parameters[name].default is Parameter.empty:
                     check_argument(name, value)

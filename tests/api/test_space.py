@@ -263,3 +263,5 @@ def test_unusable_paths_can_be_displayed():
 def test_unknown_keywords_name_the_function():
     with pytest.raises(TypeError, match=r"^train\(\): .*'stps'"):
         ss.train(SPACE, stps=3)
+    with pytest.raises(TypeError, match=r"^compress\(\): .*'bugdet'.*`budget`"):
+        ss.compress("runs/model", bugdet="params.total <= 1M")  # without a recipe
