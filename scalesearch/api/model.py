@@ -93,7 +93,7 @@ def load(folder: str | Path) -> Model | Study:
     """Open the model or the study in a folder.
 
     Raises:
-        UserError: the folder holds neither.
+        UserError: the folder holds neither, or a file of an exported model has changed.
     """
     path = Path(folder)
     if (path / "study.json").is_file():
@@ -101,6 +101,9 @@ def load(folder: str | Path) -> Model | Study:
 
         return Study(path)
     if any((path / name).is_file() for name in ("artifact.json", "model.safetensors")):
+        from scalesearch.training.checkpoint import check_artifact
+
+        check_artifact(path)
         return Model(path)
     raise UserError(f"{folder}: no finished training, artifact or study is here",
                     help="give a folder that `ss.train`, `model.export` or `study.run` has written",

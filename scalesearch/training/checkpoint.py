@@ -237,16 +237,7 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     from scalesearch.spaces import read_space
 
     folder = Path(directory)
-    if (folder / ARTIFACT_FILE).is_file():
-        checksums = read_json(folder / ARTIFACT_FILE, _ArtifactFile).get("checksums", {})
-        for name, checksum in checksums.items():
-            try:
-                change = None if file_checksum(folder / name) == checksum else "was changed"
-            except OSError as error:
-                change = f"cannot be read ({error.strerror})"
-            if change:
-                raise UserError(f"{folder / name}: {change} after the export. Restore the file, or "
-                                "export the model again", code="file-damaged")
+    check_artifact(folder)
     needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
     missing = [name for name in needed if not (folder / name).is_file()]
     if missing:
@@ -275,6 +266,25 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
         model = build_model(architecture.block, vocab=tokenizer.vocab_size, device="meta")
     return Checkpoint(model.eval(), tokenizer, architecture, spec, recipe, folder,
                       data.get("max_length_a", LENGTH_FACTOR))
+
+
+def check_artifact(folder: Path) -> None:
+    """Check that the files of an exported model are unchanged, if ``folder`` holds one.
+
+    Raises:
+        UserError: a file was changed, or cannot be read.
+    """
+    if not (folder / ARTIFACT_FILE).is_file():
+        return
+    checksums = read_json(folder / ARTIFACT_FILE, _ArtifactFile).get("checksums", {})
+    for name, checksum in checksums.items():
+        try:
+            change = None if file_checksum(folder / name) == checksum else "was changed"
+        except OSError as error:
+            change = f"cannot be read ({error.strerror})"
+        if change:
+            raise UserError(f"{folder / name}: {change} after the export. Restore the file, or "
+                            "export the model again", code="file-damaged")
 
 
 def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:

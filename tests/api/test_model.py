@@ -100,6 +100,10 @@ def test_exported_artifact_loads_as_a_model(model, folder):
     assert exported.metrics
     with refuses("already-exists", "artifact", "out="):
         model.export("torch", folder / "artifact")
+    recipe = folder / "artifact/recipe.json"
+    recipe.write_text(recipe.read_text().replace('"beam": 2', '"beam": 3'))
+    with refuses("file-damaged", "recipe.json"):
+        ss.load(folder / "artifact")
 
 
 def test_invalid_models_and_recipes_are_rejected(folder, tmp_path):
