@@ -1,6 +1,8 @@
 """Predicted bytes of exported models."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -8,10 +10,16 @@ import pytest
 
 import scalesearch as ss
 from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
-from scalesearch.cost.artifact import artifact_bytes, tokenizer_bytes
+from scalesearch.cost.artifact import (
+    artifact_bytes,
+    tokenizer_bytes,
+    tokenizer_json_entry_bytes,
+)
 from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.cost.tables import artifact_lines
 from scalesearch.data import Tokenizer
+from scalesearch.export.huggingface.bundle import bundle_source
+from scalesearch.export.huggingface.tokenizer import tokenizer_json
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
 from scalesearch.spaces import read_space
@@ -21,6 +29,7 @@ from scalesearch.training.updates.averaging import write_weights
 from tests.architectures import transformer_config
 from tests.errors import refuses
 
+ROOT = Path(__file__).parents[2]
 SMALL = ("small/plain", "small/partialformer", "small/anthe", "small/edgeformer")
 
 
@@ -33,6 +42,26 @@ def test_size_of_the_weights_file_is_predicted(name, tmp_path) -> None:
     whole = artifact_bytes(block, load_protocol({"vocab": vocab, "artifact": "torch"}))
     vocabulary = round(vocab * (4.74 - 0.83 + 9.05))
     assert whole - vocabulary == pytest.approx((tmp_path / "w").stat().st_size, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_size_of_a_huggingface_export_is_predicted(name, tmp_path) -> None:
+    """Up to 12 kB, which is 1 % of 300,000 weights in float32."""
+    block = read_space(find_file(name, "spaces")).single_architecture().block
+    vocab = 500
+    state = build_model(block, vocab=vocab).state_dict()
+    write_weights(tmp_path / "w", {f"model.{name}": weight for name, weight in state.items()})
+    size = (tmp_path / "w").stat().st_size + len(bundle_source(block, "A model."))
+    whole = artifact_bytes(block, load_protocol({"vocab": vocab, "artifact": "huggingface-none"}))
+    estimated = whole - round(vocab * tokenizer_json_entry_bytes(vocab))
+    assert estimated == pytest.approx(size, abs=12_000)
+
+
+def test_size_of_tokenizer_json_is_predicted() -> None:
+    tokenizer = Tokenizer.from_file(ROOT / "docs/flagship-int8/tokenizer.model")
+    text = json.dumps(tokenizer_json(tokenizer, False), ensure_ascii=False, separators=(",", ":"))
+    vocab = tokenizer.vocab_size
+    assert vocab * tokenizer_json_entry_bytes(vocab) == pytest.approx(len(text.encode()), rel=0.02)
 
 
 def test_artifact_bytes_require_a_format() -> None:
