@@ -49,6 +49,7 @@ WEIGHTS_FILE = "model.safetensors"
 TOKENIZER_FILE = "tokenizer.model"
 RECIPE_FILE = "recipe.json"
 ARTIFACT_FILE = "artifact.json"  # of an exported model
+EXPORTED_FILES = ("config.json", "decoder.onnx")  # of formats other than `torch`
 DATA_FILE = "data.json"
 # not in the corpus hash; missing in old checkpoints
 UNHASHED_DATA_KEYS = ("task", "tokenized", "tokenize", "comet")
@@ -240,6 +241,10 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     check_artifact(folder)
     needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
     missing = [name for name in needed if not (folder / name).is_file()]
+    if missing in ([], [WEIGHTS_FILE]) and not (folder / ARTIFACT_FILE).is_file() and any(
+            (folder / name).is_file() for name in EXPORTED_FILES):
+        raise UserError(f"{folder}: {ARTIFACT_FILE} of this exported model is missing. Export the "
+                        "model again", code="no-checkpoint")
     if missing:
         if not folder.is_dir():
             reason = "the folder does not exist"

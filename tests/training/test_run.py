@@ -14,7 +14,13 @@ from scalesearch.files import DiskFullError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.tasks import TASKS
 from scalesearch.training import Result, loop, read_checkpoint, run, train
-from scalesearch.training.checkpoint import check_identity, load_state, run_identity
+from scalesearch.training.checkpoint import (
+    DESCRIPTION_FILES,
+    EXPORTED_FILES,
+    check_identity,
+    load_state,
+    run_identity,
+)
 from scalesearch.training.recipe import check_compatible
 from scalesearch.training.updates import engine as engines
 from scalesearch.training.updates.averaging import read_weights
@@ -360,6 +366,14 @@ def test_error_describes_folders_without_a_checkpoint(
         (tmp_path / "given" / file).write_text("{}")
     with refuses("no-checkpoint", expected_text):
         read_checkpoint(tmp_path / "given")
+
+
+@pytest.mark.parametrize("file", EXPORTED_FILES)
+def test_exported_model_needs_its_description(tmp_path, file: str) -> None:
+    for name in (*DESCRIPTION_FILES, file):
+        (tmp_path / name).touch()
+    with refuses("no-checkpoint", "artifact.json"):
+        read_checkpoint(tmp_path)
 
 
 def test_error_for_a_study_names_a_trial(tmp_path) -> None:
