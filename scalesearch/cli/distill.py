@@ -62,7 +62,7 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
     folders = list(map(Path, teachers))
     if warning := describe_busy_cores(Recipe(steps=1)):
         click.echo(warning, err=True)
-    with progress_bars("Progress is saved. Run the same command again to resume.") as update_bar:
+    with progress_bars("Run the same command again to resume.") as update_bar:
         if targets == "soft":
             description = write_soft_targets(folders, spec, out, top_k,
                                              partial(update_bar, "computing soft targets"))

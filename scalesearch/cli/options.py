@@ -379,7 +379,8 @@ def problem_records(error: UserError | click.ClickException
 def progress_bars(interrupt_message: str = "") -> Iterator[Callable[[str, int, int], None]]:
     """Show one progress bar per counter on standard error.
 
-    Yields a function of name, count and total. ``interrupt_message`` is printed after Ctrl-C.
+    Yields a function of name, count and total. ``interrupt_message`` is printed after Ctrl-C, after
+    the counts.
     """
     from rich.progress import Progress
 
@@ -396,5 +397,7 @@ def progress_bars(interrupt_message: str = "") -> Iterator[Callable[[str, int, i
             yield update
         except KeyboardInterrupt:
             if interrupt_message:
-                console.print(interrupt_message)
+                counts = (f"{task.completed:,.0f} of {task.total:,.0f} are saved. "
+                          for task in progress.tasks)
+                console.print("".join([*counts, interrupt_message]))
             raise

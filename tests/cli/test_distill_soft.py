@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -116,7 +117,8 @@ def test_other_vocabulary_and_large_top_k_are_refused(data: Path, tmp_path: Path
                           ("text", "distill.write_distilled_data")])
 def test_ctrl_c_explains_how_to_resume(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                        targets: str, function: str) -> None:
-    def interrupt(*arguments: object) -> None:
+    def interrupt(*arguments: Any) -> None:
+        arguments[-1](2000, 3000)
         raise SignalInterrupt("SIGINT")
 
     monkeypatch.setattr(f"scalesearch.training.scoring.{function}", interrupt)
@@ -124,4 +126,5 @@ def test_ctrl_c_explains_how_to_resume(data: Path, tmp_path: Path, monkeypatch: 
                                       "--data", str(data), "--out", str(tmp_path / "out")],
                                 standalone_mode=False)
     assert isinstance(result.exception, click.Abort | KeyboardInterrupt | SystemExit)
-    assert "same command" in result.stderr and not result.stdout
+    assert "2,000 of 3,000" in result.stderr and "same command" in result.stderr
+    assert not result.stdout

@@ -117,6 +117,7 @@ def write_translations(texts: list[str], out: Path, suffixes: tuple[str, str],
         # A file may end with half a line, or have more lines than the other.
         for file, lines in zip((source, target), written):
             file.truncate(sum(len(line) + 1 for line in lines[:n_complete]))
+        report_progress(n_complete, len(texts))
         for start in range(n_complete, len(texts), SAVE_INTERVAL):
             chunk = texts[start : start + SAVE_INTERVAL]
             for file, texts_of_side in ((source, chunk), (target, translate(chunk))):

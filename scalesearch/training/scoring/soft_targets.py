@@ -102,6 +102,7 @@ def write_soft_target_records(split: Split, out: Path, metadata: SoftTargetMetad
         start = int(np.searchsorted(first, n_complete, side="right")) - 1
         file.truncate(int(first[start]) * dtype.itemsize)
         file.seek(0, 2)
+        report_progress(start, len(split))
         for begin in range(start, len(split), SAVE_INTERVAL):
             indices = np.arange(begin, min(begin + SAVE_INTERVAL, len(split)))
             file.write(_compute_records(split, indices, dtype, predict_records).tobytes())

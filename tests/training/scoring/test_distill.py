@@ -27,7 +27,7 @@ def test_each_line_is_translated(tmp_path: Path) -> None:
                               lambda *facts: progress.append(facts)) == 25
     assert (tmp_path / "kd.en").read_text().splitlines() == TEXTS
     assert (tmp_path / "kd.de").read_text().splitlines() == uppercase(TEXTS)
-    assert progress == [(10, 25), (20, 25), (25, 25)]
+    assert progress == [(0, 25), (10, 25), (20, 25), (25, 25)]
 
 
 def test_interrupted_translation_is_continued(tmp_path: Path) -> None:
