@@ -107,9 +107,11 @@ def test_other_vocabulary_and_large_top_k_are_refused(data: Path, tmp_path: Path
         with refuses("no-pairs", "language-model", key="data.task"):
             raise CliRunner().invoke(app, ["distill", "--targets", targets, teacher, "--data",
                                            str(text), "--out", "soft"]).exception
-    with refuses("out-of-range", 61):
-        raise CliRunner().invoke(app, ["distill", "--targets", "soft", teacher, "--data", str(data),
-                                       "--out", "soft", "--top-k", "61"]).exception
+    for top_k in (0, 61):
+        with refuses("out-of-range", place=f"--top-k {top_k}: expected 1 to "):
+            raise CliRunner().invoke(app, ["distill", "--targets", "soft", teacher, "--data",
+                                           str(data), "--out", "soft", "--top-k", str(top_k)]
+                                     ).exception
 
 
 @pytest.mark.parametrize("targets, function",

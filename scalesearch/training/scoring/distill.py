@@ -148,8 +148,9 @@ def check_settings(file: Path, settings: dict[str, Any], files: list[Path],
         write_text(file, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
     before = read_json(file, dict[str, Any])
-    differing = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
-    if differing:
-        raise UserError(f"{file}: the existing {description} were made with another "
-                        f"{', '.join(differing)}; delete them or write elsewhere",
-                        code="other-settings")
+    differences = [f"{key} {before.get(key)}, now {settings.get(key)}"
+                   for key in sorted({*before, *settings}) if before.get(key) != settings.get(key)]
+    if differences:
+        raise UserError(f"{', '.join(map(str, files))}: the existing {description} have other "
+                        f"settings: {'; '.join(differences)}", code="other-settings",
+                        help=f"delete them and {file}, or write elsewhere")

@@ -16,7 +16,7 @@ from scalesearch.data.soft_targets import (
     record_dtype,
     record_offsets,
 )
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training.checkpoint import read_ensemble
@@ -64,9 +64,8 @@ def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_
                         code="teacher-vocab-mismatch")
     vocab_size = teacher.tokenizer.target.vocab_size
     if not 1 <= top_k <= vocab_size:
-        raise UserError(f"{top_k} tokens per position are not possible with a vocabulary of "
-                        f"{vocab_size:,}", help="8 is enough in most cases",
-                        code="out-of-range")
+        raise UserError(f"{option('top-k', top_k)}: expected 1 to {vocab_size:,}, the size of the "
+                        "vocabulary", help="8 is enough in most cases", code="out-of-range")
     model = teacher.model.to(hardware.device)
     model.set_attention(hardware.attention_kernel)
     metadata: SoftTargetMetadata = {"corpus": corpus.content_hash,

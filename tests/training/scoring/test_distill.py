@@ -52,7 +52,7 @@ def test_interrupted_translation_is_continued(tmp_path: Path) -> None:
 
 def test_translations_of_another_teacher_are_refused(tmp_path: Path) -> None:
     write_translations(TEXTS, tmp_path / "kd", ("en", "de"), uppercase, SETTINGS)
-    with refuses("other-settings", "teacher"):
+    with refuses("other-settings", SETTINGS["teacher"], "xyz", tmp_path / "kd.de"):
         write_translations(TEXTS, tmp_path / "kd", ("en", "de"), uppercase,
                            SETTINGS | {"teacher": "xyz"})
 
