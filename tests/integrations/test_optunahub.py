@@ -1,6 +1,7 @@
 """The sampler as OptunaHub takes it: its files, its front matter, and that its example runs."""
 
 import importlib.util
+import re
 import runpy
 import sys
 from types import SimpleNamespace
@@ -30,6 +31,12 @@ def test_package_has_the_files_and_front_matter_of_the_template():
                                            "optuna_versions", "license"}
     assert all(f"## {heading}" in text
                for heading in ("Abstract", "APIs", "Installation", "Example"))
+
+
+def test_readme_describes_all_names():
+    text = (PACKAGE / "README.md").read_text(encoding="utf-8")
+    module = load_module("samplers/exact_cost_bayes")
+    assert re.findall(r"^- `(\w+)", text, re.MULTILINE) == module.__all__
 
 
 def test_example_meets_the_limit(monkeypatch, capsys):
