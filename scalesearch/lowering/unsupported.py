@@ -60,7 +60,7 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
     if stack.global_scores is not None:
         yield f"{path}.scores: the runtime cannot add scores of the input of the stack"
     if stack.position_bias is not None:
-        yield f"{path}.position_bias: the lowering has no biases of scores by distance"
+        yield f"{path}.position_bias: relative position biases, as in T5, are not exported"
     if stack.solver != "euler":
         yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
     if stack.step_signals and layer.norm == "post" and layer.norm_kind == "rms":
