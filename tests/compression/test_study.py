@@ -14,7 +14,7 @@ from scalesearch.compression.library import weights_file
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.spaces import read_space
 from scalesearch.studies.config.reader import read_study
-from scalesearch.studies.engine.compression import LibraryJobs
+from scalesearch.studies.engine.compression import MAX_LABEL_LENGTH, LibraryJobs
 from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.run import launch
 from scalesearch.studies.results.page.render import write_page
@@ -75,6 +75,10 @@ def folder(tmp_path_factory):
 
 def test_combinations_start_from_the_library_and_meet_the_budget(folder):
     trials = [json.loads(file.read_text()) for file in sorted(folder.glob("trials/*/record.json"))]
+    members = json.loads((folder / "blocks/members.json").read_text())
+    assert [trial["label"] for trial in trials] == [
+        member["changes"] if len(member["changes"]) <= MAX_LABEL_LENGTH
+        else f"combination {member['architecture']}" for member in members]
     assert len(load_results(folder).front)
     assert len(trials) == 2 and all(trial["state"] == "complete" for trial in trials)
     for trial in trials:

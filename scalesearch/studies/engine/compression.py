@@ -71,6 +71,7 @@ T = TypeVar("T")
 # Combinations with a higher predicted loss, relative to the parent's, are not fine-tuned unless
 # the limits leave no other.
 MAX_LOSS_RATIO = 1.25
+MAX_LABEL_LENGTH = 40  # combinations with a longer description are named by their id
 CHECKS_FOLDER = "checks"
 PAIRS_FOLDER = "pairs"
 MODELS_FOLDER = "models"
@@ -162,7 +163,9 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
         model_folder = folder / MODELS_FOLDER / architecture.id
         write_combination(parent, parent_folder, checkpoint.model.state_dict(), combination,
                           folder, model_folder, vocab)
-        label = f"inherited {architecture.id}"
+        changes = parent.describe(combination)
+        is_name = combination and len(changes) <= MAX_LABEL_LENGTH
+        label = changes if is_name else f"combination {architecture.id}"
         predictions = {"predicted.loss": prediction.loss_of(row)}
         architectures.append(FixedArchitecture(label, replace(architecture, protocol=protocol), {},
                                                predictions=predictions))

@@ -96,7 +96,9 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
             label = f" [{trial.label}]" if trial.label else ""
             label += (f" [seed {trial.seed} of trial {trial.original}]"
                       if trial.origin == Origin.REPLICATE else "")
-            return f"trial {trial.number}{label} ({trial.architecture}) in training{note}"
+            if trial.architecture not in label:
+                label += f" ({trial.architecture})"
+            return f"trial {trial.number}{label} in training{note}"
         case EventType.RUNG:
             loss_name = validation_loss_name(trial.config)
             unit = "token" if loss_name == "validation_loss" else "character"
