@@ -114,17 +114,17 @@ def length_notes(translator: Translator, cropped: Sequence[int],
 
     if cropped:
         yield (f"{format_count(len(cropped), 'source')} cropped to "
-               f"{max_source_tokens(translator.checkpoint)} tokens: lines {_list_numbers(cropped)}")
+               f"{max_source_tokens(translator.checkpoint)} tokens: {_list_lines(cropped)}")
     if reached_limit:
         yield (f"{format_count(len(reached_limit), 'translation')} ended at the length limit "
-               f"({translator.decoding.length_limit} tokens): lines "
-               f"{_list_numbers(reached_limit)}. If they should be longer, raise --max-length-a or "
-               "--max-length-b")
+               f"({translator.decoding.length_limit} tokens): {_list_lines(reached_limit)}. For longer "
+               "translations, raise --max-length-a or --max-length-b")
 
 
-def _list_numbers(numbers: Sequence[int]) -> str:
+def _list_lines(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:MAX_LISTED_LINES]))
-    return shown + (", …" if len(numbers) > MAX_LISTED_LINES else "")
+    noun = "line" if len(numbers) == 1 else "lines"
+    return f"{noun} {shown}" + (", …" if len(numbers) > MAX_LISTED_LINES else "")
 
 
 def translate_with_progress(translator: Translator, lines: Iterable[str | None],

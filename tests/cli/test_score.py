@@ -262,9 +262,9 @@ def test_cropped_sources_are_listed(place: Path, tmp_path: Path) -> None:
                tmp_path / "x.de", "--samples", "10", "--json")
     report = json.loads(done.stdout)
     assert report["models"][0]["cropped"] == [2]
-    assert any("256 tokens" in note and "lines 2" in note for note in report["notes"])
+    assert any("256 tokens" in note and "line 2" in note for note in report["notes"])
     output = run(translate_verb, place / "model1", text="\n".join(lines))
-    assert output.stdout.count("\n") == 3 and "lines 2" in output.stderr.replace("\n", " ")
+    assert output.stdout.count("\n") == 3 and "line 2" in output.stderr.replace("\n", " ")
     objects = [json.loads(line) for line in run(translate_verb, place / "model1", "--json",
                                                 text="\n".join(lines)).stdout.splitlines()]
     assert ["cropped" in item for item in objects] == [False, True, False]
