@@ -79,7 +79,8 @@ def test_combinations_start_from_the_library_and_meet_the_budget(folder):
     assert [trial["label"] for trial in trials] == [
         member["changes"] if len(member["changes"]) <= MAX_LABEL_LENGTH
         else f"combination {member['architecture']}" for member in members]
-    assert len(load_results(folder).front)
+    results = load_results(folder)
+    assert len(results.front) and results.teacher_note.startswith("Parent: ")
     assert len(trials) == 2 and all(trial["state"] == "complete" for trial in trials)
     for trial in trials:
         assert trial["costs"]["params.total"] <= 12_000

@@ -275,7 +275,7 @@ def learn_from_teacher(teacher: Teacher, spec: StudySpec, study: StudyDir, runne
     facts = run_teacher(teacher, spec, runner, console)
     spec = spec.replace(data=distilled_data(spec))
     corpora = load_corpora(spec, report)
-    report(describe_teacher_facts(facts))
+    report(describe_teacher_facts(facts, spec.type))
     study.teacher_fields = {"data": msgspec.to_builtins(corpora.data_facts), "teacher": facts}
     check_same_translations(study, corpora.first.content_hash)
     return spec, corpora

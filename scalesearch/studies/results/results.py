@@ -149,7 +149,8 @@ class Results:
     @property
     def teacher_note(self) -> str:
         """Description of the teacher; empty without a teacher."""
-        return describe_teacher_facts(self.teacher) if self.teacher else ""
+        return (describe_teacher_facts(self.teacher, self.study.meta.type) if self.teacher
+                else "")
 
     @property
     def signed_metric(self) -> str:

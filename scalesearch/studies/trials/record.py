@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.trials.trial import Numbers, Params, Trial
 from scalesearch.tasks import METRICS
 from scalesearch.training.recipe_space import override_keys
@@ -146,8 +147,8 @@ def data_of(trial: Trial, shared: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**data, "vocab": vocab, "hash": hashes.get(str(vocab))} if vocab and hashes else data
 
 
-def describe_teacher_facts(facts: TeacherFacts) -> str:
-    """Describe a teacher in a line: architecture, scores and compute."""
+def describe_teacher_facts(facts: TeacherFacts, study_type: str) -> str:
+    """Describe a teacher, or the parent of a compression: architecture, scores and compute."""
     scores = ", ".join(f"{bleu:.1f} ({split})" for split, bleu in facts["bleu"].items())
     translations = facts.get("translations")
     learned = "the translations in the data" if translations is None else (
@@ -158,6 +159,7 @@ def describe_teacher_facts(facts: TeacherFacts) -> str:
         extras += f", with its {facts['top_k']} most probable tokens per position"
     n_members = len(facts["seeds"])
     members = f", mean of {n_members} members" if n_members > 1 else ""
-    return (f"Teacher: {facts['architecture']}, {facts['params']:,} params, BLEU {scores}{members} "
+    role = "Parent" if study_type == COMPRESS else "Teacher"
+    return (f"{role}: {facts['architecture']}, {facts['params']:,} params, BLEU {scores}{members} "
             f"({facts['decoding']}), {facts['cpu_seconds'] / 60:.1f} CPU-minutes; candidates are "
             f"trained on {learned}{extras}.")
