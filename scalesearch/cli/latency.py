@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -117,12 +117,24 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
-    print_text(latency_table(results, memory))
+    names = short_names(models)
+    print_text(latency_table({names[model]: result for model, result in results.items()}, memory))
+    for model, name in names.items():
+        if name != model:
+            print_text(f"{name}: {model}")
     print_text(f"ms per sentence: {setup}; {rounds} rounds on {device['processor']}, core "
                f"{', '.join(map(str, cores)) or 'any'}"
                + "".join(f"; {package} {number}" for package, number in versions.items()))
     if memory:
         print_text("model MiB: peak minus the memory of a process without a model")
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Map folders to their last parts, or to numbers if two of these are equal."""
+    names = {model: Path(model).name for model in models}
+    if len(set(names.values())) < len(names):
+        names = {model: str(number) for number, model in enumerate(names, 1)}
+    return names
 
 
 def latency_table(results: Mapping[str, Mapping[str, Any]], memory: bool) -> Table:
