@@ -117,8 +117,8 @@ def length_notes(translator: Translator, cropped: Sequence[int],
                f"{max_source_tokens(translator.checkpoint)} tokens: {_list_lines(cropped)}")
     if reached_limit:
         yield (f"{format_count(len(reached_limit), 'translation')} ended at the length limit "
-               f"({translator.decoding.length_limit} tokens): {_list_lines(reached_limit)}. For longer "
-               "translations, raise --max-length-a or --max-length-b")
+               f"({translator.decoding.length_limit} tokens): {_list_lines(reached_limit)}. "
+               "For longer translations, raise --max-length-a or --max-length-b")
 
 
 def _list_lines(numbers: Sequence[int]) -> str:
