@@ -40,6 +40,7 @@ from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.spaces.schema.cost_names import (
     ARTIFACT_FORMATS,
     CACHE_TYPES,
+    DEFAULT_ARTIFACT_FORMATS,
     OPTIMIZERS,
     OWN_VOCABULARY,
     TRAINING_SIZES,
@@ -433,6 +434,7 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
         raise UserError(f"unknown type of cached numbers {cache}; known types: "
                         f"{', '.join(CACHE_TYPES)}", code="unknown-cache-type")
     artifact = chosen.get("artifact")
+    artifact = artifact and DEFAULT_ARTIFACT_FORMATS.get(artifact, artifact)
     if artifact not in (None, *ARTIFACT_FORMATS):
         raise UserError(f"unknown artifact format {artifact}; known formats: "
                         f"{', '.join(ARTIFACT_FORMATS)}", code="unknown-artifact-format")

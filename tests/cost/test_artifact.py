@@ -18,6 +18,7 @@ from scalesearch.cost.artifact import (
 from scalesearch.cost.population import evaluate_population_costs
 from scalesearch.cost.tables import artifact_lines
 from scalesearch.data import Tokenizer
+from scalesearch.export.base import FORMAT_CLASSES, get_format
 from scalesearch.export.huggingface.bundle import bundle_source
 from scalesearch.export.huggingface.tokenizer import tokenizer_json
 from scalesearch.library import find_file
@@ -72,6 +73,12 @@ def test_artifact_bytes_require_a_format() -> None:
         breakdown["artifact.bytes"]
     with refuses("unknown-artifact-format", "zip", "torch"):
         load_protocol({"artifact": "zip"})
+
+
+def test_formats_have_the_default_quantization_of_the_export() -> None:
+    for name in FORMAT_CLASSES.keys() - {"torch"}:
+        artifact = load_protocol({"artifact": name}).artifact
+        assert artifact == f"{name}-{get_format(name).quantizations[0]}"
 
 
 @pytest.mark.parametrize("artifact",

@@ -25,6 +25,9 @@ PROTOCOL_SIZES = ("source", "target", "length", "vocab", "shortlist", *TRAINING_
 RUNTIMES = (*(f"ctranslate2-{quantization}" for quantization in ("int8", "int16", "bf16", "none")),
             "onnx-int8", "onnx-none")  # for decoding during training: `recipe.decode_with`
 ARTIFACT_FORMATS = ("torch", *RUNTIMES, "huggingface-none", "huggingface-bf16")
+# Formats without a quantization, with the default of `export`.
+DEFAULT_ARTIFACT_FORMATS = {"ctranslate2": "ctranslate2-int8", "onnx": "onnx-none",
+                            "huggingface": "huggingface-none"}
 # Bytes of a number in the key-value cache, without scales of quantized numbers.
 CACHE_TYPES = {"float32": 4, "float16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 LATENCY_KEY = "latency"  # protocol.latency: the file of a fit
