@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.errors import UserError
+from scalesearch.spaces.syntax.diagnostics import closest_match
 
 CONFIG_FILE = "config.json"
 # FFNs by the names of activations in transformers: of two matrices, and with a gate.
@@ -23,6 +24,9 @@ FFN_TYPES = {"relu": ("relu", "geglu"), "silu": ("swish", "swiglu"), "swish": ("
              **dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"),
                              ("gelu", "geglu"))}
 ROTARY_BASE = 10_000  # of this package
+# Ratio of difflib of an entry and a name that it may stand for. The entries of transformers that
+# are not read have smaller ones, except with names that are always present.
+MIN_SIMILARITY = 0.76
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,18 @@ class HuggingFaceArchitecture:
         config: the configuration.
         keys: value and name in the configuration (empty if it is another one) of each key.
         differences: everything that the keys do not express.
+        defaults: values of some entries that the configuration does not have.
+        read: names of entries that were read; True if the entry, or one with another of the names
+            for it, is present.
+        missing: names of each required entry that is missing.
     """
 
     config: Mapping[str, Any]
     keys: dict[str, tuple[str, str]] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    read: dict[str, bool] = field(default_factory=dict)
+    missing: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def model_type(self) -> str:
@@ -61,17 +72,22 @@ class HuggingFaceArchitecture:
         return str(self.config.get("model_type"))
 
     def get(self, *names: str, default: object = None) -> Any:
-        """Return the first of these entries that is not null."""
-        return next((self.config[name] for name in names if self.config.get(name) is not None),
-                    default)
+        """Return the first of these entries that is not null, or else a default."""
+        values = [self.config[name] for name in names if self.config.get(name) is not None]
+        self.read.update(dict.fromkeys(names, bool(values)))
+        values += [self.defaults[name] for name in names if name in self.defaults]
+        return values[0] if values else default
 
     def size(self, *names: str, default: int | None = None) -> int:
-        """Return a size of the configuration.
+        """Return a size of the configuration; 1 if it is missing, which is listed.
 
         Raises:
-            UserError: it is missing or is not a positive whole number.
+            UserError: it is not a positive whole number.
         """
         value = self.get(*names, default=default)
+        if value is None:
+            self.missing.append(names)
+            return 1
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise UserError(f"{names[0]}: expected a whole number of at least 1 in the "
                             f"configuration of a {self.model_type} model, found {value!r}",
@@ -201,7 +217,7 @@ def read_config(config: Mapping[str, Any]) -> HuggingFaceArchitecture:
     """Read the configuration of a Hugging Face model.
 
     Raises:
-        UserError: the model type or an activation is not known, or a size is missing.
+        UserError: the model type or an activation is not known, or sizes are missing.
     """
     model_type = config.get("model_type")
     if model_type == "gemma3" and isinstance(config.get("text_config"), Mapping):
@@ -216,9 +232,28 @@ def read_config(config: Mapping[str, Any]) -> HuggingFaceArchitecture:
     architecture = HuggingFaceArchitecture(config)
     try:
         MODEL_TYPES[model_type](architecture)
+    except UserError:
+        if not architecture.missing:  # sizes that are computed from others
+            raise
     except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise UserError(f"the configuration of a {model_type} model has an entry of another type "
-                        f"than in transformers: {error}", code="bad-value") from error
+        if not architecture.missing:
+            raise UserError(f"the configuration of a {model_type} model has an entry of another "
+                            f"type than in transformers: {error}", code="bad-value") from error
+    absent = [name for name, is_present in architecture.read.items() if not is_present]
+    not_read = [key for key in config if key not in architecture.read]
+    misspelled = {name: key for name in absent
+                  if (key := closest_match(name, not_read, MIN_SIMILARITY))
+                  and closest_match(key, absent) == name}
+    missing = []
+    for names in dict.fromkeys(architecture.missing):
+        actual = "".join(f" (misspelled as `{misspelled[name]}`?)"
+                         for name in names if name in misspelled)
+        missing.append(" or ".join(f"`{name}`" for name in names) + actual)
+    if missing:
+        raise UserError(f"missing in the configuration of a {model_type} model: "
+                        f"{', '.join(missing)}", code="missing-key")
+    for name, key in misspelled.items():
+        architecture.add_difference(f"`{key}`, which is not read; did you mean `{name}`?")
     return architecture
 
 
@@ -271,8 +306,8 @@ def _read_m2m_100(a: HuggingFaceArchitecture) -> None:
 @_register("fsmt")
 def _read_fsmt(a: HuggingFaceArchitecture) -> None:
     is_tied = a.get("tie_word_embeddings", default=False)
-    a.config = {"scale_embedding": True, "activation_function": "relu", **a.config,
-                "tie_word_embeddings": is_tied, "share_encoder_decoder_embeddings": is_tied}
+    a.defaults = {"scale_embedding": True, "activation_function": "relu",
+                  "tie_word_embeddings": is_tied, "share_encoder_decoder_embeddings": is_tied}
     _read_bart_family(a, "post", "sinusoidal")
     rows = (a.size("max_position_embeddings", default=1024) + 1
             + int(a.get("pad_token_id", default=1)))
@@ -294,7 +329,7 @@ def _read_t5(a: HuggingFaceArchitecture) -> None:
     a.set("embedding.positions", "none")
     activation = a.get("feed_forward_proj", default="relu")
     for stack, depth in (("encoder", "num_layers"), ("decoder", "num_decoder_layers")):
-        a.copy(f"{stack}.depth", depth, "num_layers")
+        a.copy(f"{stack}.depth", depth, default=a.get("num_layers"))
         a.copy(f"{stack}.heads", "num_heads")
         a.copy(f"{stack}.head_dim", "d_kv")
         a.set(f"{stack}.projection_bias", False)
@@ -603,8 +638,8 @@ def _read_gemma(a: HuggingFaceArchitecture) -> None:
 @_register("gemma2", "gemma3_text")
 def _read_gemma2(a: HuggingFaceArchitecture) -> None:
     is_gemma3 = a.model_type == "gemma3_text"
-    if is_gemma3 and a.get("vocab_size") is None:
-        a.config = {"vocab_size": 262_208, **a.config}  # left out in released configurations
+    if is_gemma3:
+        a.defaults = {"vocab_size": 262_208}  # left out in released configurations
     _, depth, *_, head_dim = _read_llama_family(
         a, True, "gelu_pytorch_tanh", is_scaled=True, default_heads=8, default_kv_heads=4,
         default_head_dim=256)

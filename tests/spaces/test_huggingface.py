@@ -19,8 +19,9 @@ from benchmarks.huggingface import (
 from scalesearch.cli.cost import command as cost
 from scalesearch.cli.import_ import command as import_
 from scalesearch.cost import evaluate_cost, find_protocol, load_protocol
+from scalesearch.errors import UserError
 from scalesearch.spaces import Space, read_space
-from scalesearch.spaces.huggingface import MODEL_TYPES
+from scalesearch.spaces.huggingface import MODEL_TYPES, read_config
 from tests.errors import refuses
 
 BART = {"vocab_size": 160, "max_position_embeddings": 40, "d_model": 32, "encoder_layers": 2,
@@ -278,9 +279,10 @@ def test_cache_of_a_gemma_3_1b() -> None:
 
 @pytest.mark.parametrize(("config", "code", "part"), [
     ({"model_type": "vit"}, "unknown-model-type", "gpt_neox"),
-    ({"model_type": "bert"}, "bad-value", "hidden_size"),
+    ({"model_type": "bert"}, "missing-key", "num_hidden_layers"),
+    ({"model_type": "llama"}, "missing-key", "intermediate_size"),
     ({}, "unknown-model-type", "None"),
-    ({"model_type": "gpt2"}, "bad-value", "hidden_size"),
+    ({"model_type": "gpt2"}, "missing-key", "n_embd"),
     ({"model_type": "gpt2", **GPT2, "n_layer": "3"}, "bad-value", "n_layer"),
     ({"model_type": ["gpt2"]}, "unknown-model-type", "gpt2"),
     ({"model_type": "llama", **LLAMA, "rope_scaling": "linear"}, "bad-value", "llama"),
@@ -291,6 +293,24 @@ def test_cache_of_a_gemma_3_1b() -> None:
 def test_invalid_configurations_are_refused(config: dict[str, Any], code: str, part: str) -> None:
     with refuses(code, part):
         ss.from_huggingface(config)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_every_misspelled_entry_is_named(name: str) -> None:
+    """Without an underscore, a required entry is an error and another one a warning."""
+    transformers = pytest.importorskip("transformers", "5")
+    config = {**transformers.AutoConfig.for_model(name, **FIRST[name]).to_dict(), **FIRST[name]}
+    read = read_config(config)
+    assert not any("`" in difference.text for difference in read.differences)
+    for entry in [entry for entry in FIRST[name] if "_" in entry and entry in read.read]:
+        typo = entry.replace("_", "", 1)
+        misspelled = {typo if key == entry else key: value for key, value in config.items()}
+        try:
+            texts = [difference.text for difference in read_config(misspelled).differences]
+        except UserError as error:
+            assert error.code == "missing-key"
+            texts = [error.message]
+        assert [f"`{entry}`" in text and f"`{typo}`" in text for text in texts].count(True) == 1
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
