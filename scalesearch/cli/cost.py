@@ -145,7 +145,16 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
     violated = _find_violated_limits(space, architecture.config, result)
-    notes = describe_uneven_heads(architecture.config)
+    values = architecture.config
+    notes = describe_uneven_heads(values)
+    is_learned = values.get("embedding.positions") == "learned"
+    max_positions = values.get("embedding.max_length") if is_learned else space.max_positions
+    lengths = (protocol.source, protocol.target)
+    length = protocol.length or (sum(lengths) if values["model"] == "decoder-only"
+                                 else max(lengths))
+    if isinstance(max_positions, int) and length > max_positions:
+        notes.append(f"{length:,} tokens are more than the {max_positions:,} positions of the "
+                     "model" + ", whose table of learned positions has no others" * is_learned)
     checks: list[CostCheck] = []
     if verify:
         from scalesearch.nn.verify import verify_costs

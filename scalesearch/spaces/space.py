@@ -95,7 +95,8 @@ class Space(BoundSpace):
         """
         architecture = read_config(config)
         space = cls.parse(architecture.to_yaml(name or architecture.model_type), "<config.json>")
-        return replace(space, not_expressed=tuple(architecture.differences))
+        return replace(space, not_expressed=tuple(architecture.differences),
+                       max_positions=architecture.config.get("max_position_embeddings"))
 
     def with_overrides(self, overrides: Mapping[str, str], option_name: str = "set") -> "Space":
         """This space with some keys replaced, as by the option ``option_name``.

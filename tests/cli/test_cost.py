@@ -44,6 +44,23 @@ def test_artifact_bytes_are_in_all_views_or_refused() -> None:
         raise CliRunner().invoke(command, [*small, "--formula"]).exception
 
 
+def test_lengths_above_the_positions_of_a_model_are_noted(tmp_path: Path) -> None:
+    learned = ("small/plain", "--set", "embedding.positions=learned", "--set",
+               "embedding.max_length=50")
+    assert "notes" not in run(*learned, "--length", "50")
+    assert "50 positions" in run(*learned, "--length", "51")["notes"][0]
+    assert "notes" not in run("small/plain", "--length", "5k")
+    file = tmp_path / "llama.json"
+    file.write_text(json.dumps({
+        "model_type": "llama", "vocab_size": 99, "hidden_size": 8, "intermediate_size": 8,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 2048}))
+    assert "notes" not in run(str(file), "--length", "2048")
+    assert "notes" not in run(str(file), "--source", "1024", "--target", "1024")
+    for lengths in (("--length", "2049"), ("--source", "2000", "--target", "49")):
+        [note] = run(str(file), *lengths)["notes"]
+        assert "2,049" in note and "2,048" in note
+
+
 def test_sizes_may_have_units() -> None:
     costs = run("small/plain", "--vocab", "8k", "--source", "1e1")
     assert costs["protocol"]["vocab"] == 8000 and costs["protocol"]["source"] == 10

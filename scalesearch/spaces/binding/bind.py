@@ -58,6 +58,7 @@ class BoundSpace:
         document: the nodes of the file.
         schema: its keys.
         not_expressed: differences to the Hugging Face model from which it was read, if any.
+        max_positions: tokens that this model supports, if its configuration contains them.
     """
 
     name: str
@@ -70,6 +71,7 @@ class BoundSpace:
     document: MappingNode
     schema: SchemaGroup
     not_expressed: tuple[Difference, ...] = ()
+    max_positions: int | None = None
 
 
 def check_space(root: GroupNode, constraints: tuple[Constraint, ...],
