@@ -8,6 +8,7 @@ difference between the model and the architecture that these keys describe.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from scalesearch.errors import UserError
 from scalesearch.spaces.syntax.diagnostics import closest_match
 
 CONFIG_FILE = "config.json"
+EXPECTED_FILE = ("the configuration of a Hugging Face model, a JSON file with model_type, or a "
+                 f"folder with such a {CONFIG_FILE}")
+WIDTH_ENTRIES = {"hidden_size", "d_model", "n_embd"}  # not keys of a space
 # FFNs by the names of activations in transformers: of two matrices, and with a gate.
 FFN_TYPES = {"relu": ("relu", "geglu"), "silu": ("swish", "swiglu"), "swish": ("swish", "swiglu"),
              **dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"),
@@ -164,12 +168,29 @@ def _register(*model_types: str) -> Callable[[ReadFunction], ReadFunction]:
 def load_config(path: Path) -> dict[str, Any] | None:
     """Return the Hugging Face configuration in a file, or in ``config.json`` of a folder.
 
-    None if the path is not a configuration.
+    None if the path is another file, such as a space, or does not exist.
+
+    Raises:
+        UserError: a .json file is invalid, or ``model_type`` is missing.
     """
-    try:
-        return require_config(path) if path.suffix == ".json" or path.is_dir() else None
-    except (OSError, UserError):  # reading it as a space reports the error
+    file = path / CONFIG_FILE if os.path.isdir(path) else path
+    if file.suffix != ".json" or not os.path.isfile(file):
         return None
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}",
+                        code="not-huggingface-config") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not JSON: {error}", code="not-huggingface-config") from None
+    if not isinstance(config, dict):
+        raise UserError(f"{file}: expected {EXPECTED_FILE}, found {config!r:.40}",
+                        code="not-huggingface-config")
+    if "model_type" in config:
+        return config
+    if WIDTH_ENTRIES & config.keys():
+        raise UserError(f"{file}: `model_type` is missing", code="not-huggingface-config")
+    return None
 
 
 def require_config(path: Path) -> dict[str, Any]:
@@ -178,21 +199,12 @@ def require_config(path: Path) -> dict[str, Any]:
     Raises:
         UserError: the path is not a configuration.
     """
-    file = path / CONFIG_FILE if path.is_dir() else path
-    expected = (f"the configuration of a Hugging Face model, a JSON file with model_type, or a "
-                f"folder with such a {CONFIG_FILE}")
-    if not file.exists():
-        raise UserError(f"{file}: no such file; expected {expected}",
-                        code="not-huggingface-config")
-    try:
-        config: Any = json.loads(file.read_text(encoding="utf-8"))
-        problem = ""
-    except (OSError, ValueError, RecursionError) as error:
-        config = None
-        problem = f"not JSON ({error}); "
-    if file.suffix == ".json" and isinstance(config, dict) and "model_type" in config:
-        return config
-    raise UserError(f"{file}: {problem}expected {expected}", code="not-huggingface-config")
+    config = load_config(path)
+    if config is None:
+        file = path / CONFIG_FILE if path.is_dir() else path
+        problem = "" if file.exists() else "no such file; "
+        raise UserError(f"{file}: {problem}expected {EXPECTED_FILE}", code="not-huggingface-config")
+    return config
 
 
 @contextmanager

@@ -315,10 +315,18 @@ def test_every_misspelled_entry_is_named(name: str) -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"width": 64}')
-    (tmp_path / "damaged.json").write_text("{")
+    (tmp_path / "damaged.json").write_text('{"model_type":\n "gpt')
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "untyped.json").write_text('{"d_model": 8}')
+    for name, place in (("damaged", ":2:2"), ("list", ""), ("empty", ":1:1"), ("untyped", "")):
+        file = tmp_path / f"{name}.json"
+        for read in (ss.from_huggingface, read_space):
+            with refuses("not-huggingface-config", place=f"{file}{place}: "):
+                read(file)
+    assert read_space(tmp_path / "config.json") == ss.space({"width": 64}).definition
     for path, part in ((tmp_path, "config.json"), (tmp_path / "missing.json", "no such file"),
-                       (tmp_path / "config.json", "model_type"),
-                       (tmp_path / "damaged.json", "line 1 column 2")):
+                       (tmp_path / "config.json", "model_type")):
         with refuses("not-huggingface-config", path, part):
             ss.from_huggingface(path)
 
