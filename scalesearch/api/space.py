@@ -88,7 +88,8 @@ def from_huggingface(config: str | Path | Mapping[str, Any] | PreTrainedConfig) 
     if isinstance(config, (str, PathLike)):
         path = Path(config)
         with errors_named(path):
-            return SearchSpace(Space.from_huggingface(require_config(path), config_name(path)))
+            return SearchSpace(Space.from_huggingface(require_config(path), config_name(path),
+                                                      path))
     if not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
         raise UserError("expected a config.json, its folder, its content or a PreTrainedConfig, "
                         f"found {config!r}", code="not-huggingface-config")

@@ -25,7 +25,7 @@ def command(config: str, output: Path | None, force: bool) -> None:
     """
     from scalesearch.errors import UserError
     from scalesearch.files import write_text
-    from scalesearch.spaces import Space
+    from scalesearch.spaces import ConfigError, Space, UnbuildableError
     from scalesearch.spaces.huggingface import (
         CONFIG_FILE,
         config_name,
@@ -39,8 +39,11 @@ def command(config: str, output: Path | None, force: bool) -> None:
     with errors_named(path):
         architecture = read_config(require_config(path))
     text = architecture.to_yaml(config_name(path))
-    # raises an error if it cannot be built
-    Space.parse(text, f"{config}, converted").single_architecture(config)
+    space = Space.parse(text, f"{config}, converted")
+    try:
+        space.single_architecture(config)
+    except UnbuildableError as error:
+        raise ConfigError([space.problem_of(error)]) from None
     if output is None:
         print_data(text.removesuffix("\n"))
         return

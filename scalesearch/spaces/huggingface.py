@@ -109,6 +109,18 @@ class HuggingFaceArchitecture:
         self.set(key, size, next((name for name in names if self.get(name) is not None), ""))
         return size
 
+    def set_key_value_heads(self, kv_heads: int, heads: int, source: str) -> None:
+        """Set the number of heads of keys and values, if it is not that of queries.
+
+        Raises:
+            UserError: it does not divide the number of heads of queries.
+        """
+        if heads % kv_heads:
+            raise UserError(f"{source}: {kv_heads} does not divide num_attention_heads {heads}",
+                            code="bad-value")
+        if kv_heads != heads:
+            self.set("decoder.key_value_heads", kv_heads, source)
+
     def add_difference(self, text: str, params: int = 0) -> None:
         """List something that the keys do not express."""
         self.differences.append(Difference(text, params))
@@ -149,7 +161,7 @@ class HuggingFaceArchitecture:
             for key, (value, source) in self.keys.items():
                 if key.rpartition(".")[0] == group:
                     text = f"{'  ' * bool(group)}{key.rpartition('.')[2]}: {value}"
-                    lines.append(f"{text:<40}# {source}" if source else text)
+                    lines.append(f"{text:<39} # {source}" if source else text)
         return "\n".join(lines) + "\n"
 
 
@@ -242,15 +254,14 @@ def read_config(config: Mapping[str, Any]) -> HuggingFaceArchitecture:
                         f"the known types are {', '.join(sorted([*MODEL_TYPES, 'gemma3']))}",
                         code="unknown-model-type")
     architecture = HuggingFaceArchitecture(config)
+    problem = None
     try:
         MODEL_TYPES[model_type](architecture)
-    except UserError:
-        if not architecture.missing:  # sizes that are computed from others
-            raise
+    except UserError as error:
+        problem = error
     except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
-        if not architecture.missing:
-            raise UserError(f"the configuration of a {model_type} model has an entry of another "
-                            f"type than in transformers: {error}", code="bad-value") from error
+        problem = UserError(f"the configuration of a {model_type} model has an entry of another "
+                            f"type than in transformers: {error}", code="bad-value")
     absent = [name for name, is_present in architecture.read.items() if not is_present]
     not_read = [key for key in config if key not in architecture.read]
     misspelled = {name: key for name in absent
@@ -264,8 +275,13 @@ def read_config(config: Mapping[str, Any]) -> HuggingFaceArchitecture:
     if missing:
         raise UserError(f"missing in the configuration of a {model_type} model: "
                         f"{', '.join(missing)}", code="missing-key")
-    for name, key in misspelled.items():
-        architecture.add_difference(f"`{key}`, which is not read; did you mean `{name}`?")
+    hints = [f"`{key}`, which is not read; did you mean `{name}`?"
+             for name, key in misspelled.items()]
+    if problem is not None:
+        problem.help = " ".join(hints) or None
+        raise problem
+    for hint in hints:
+        architecture.add_difference(hint)
     return architecture
 
 
@@ -505,7 +521,7 @@ def _read_falcon(a: HuggingFaceArchitecture) -> None:
     heads = a.copy("decoder.heads", "num_attention_heads", "n_head")
     is_new = a.get("new_decoder_architecture", default=False)
     if is_new:
-        a.copy("decoder.key_value_heads", "num_kv_heads", default=heads)
+        a.set_key_value_heads(a.size("num_kv_heads", default=heads), heads, "num_kv_heads")
     elif a.get("multi_query", default=True):
         a.set("decoder.key_value_heads", 1, "multi_query")
     has_biases = a.get("bias", default=False)
@@ -561,8 +577,7 @@ def _read_llama_family(a: HuggingFaceArchitecture, tie_default: bool = False,
     heads = a.copy("decoder.heads", "num_attention_heads", default=default_heads)
     head_dim = a.copy("decoder.head_dim", "head_dim", default=default_head_dim or width // heads)
     kv_heads = a.size("num_key_value_heads", default=default_kv_heads or heads)
-    if kv_heads != heads:
-        a.set("decoder.key_value_heads", kv_heads, "num_key_value_heads")
+    a.set_key_value_heads(kv_heads, heads, "num_key_value_heads")
     has_biases = qkv_bias or a.get("attention_bias", default=False)
     a.set("decoder.projection_bias", has_biases, "attention_bias")
     if qkv_bias:

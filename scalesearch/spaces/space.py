@@ -14,7 +14,13 @@ from scalesearch.errors import UserError, option
 from scalesearch.spaces.binding.bind import BoundSpace, SpaceBinder
 from scalesearch.spaces.binding.overrides import OverrideBinder
 from scalesearch.spaces.binding.unknown_keys import check_file_type
-from scalesearch.spaces.huggingface import config_name, errors_named, load_config, read_config
+from scalesearch.spaces.huggingface import (
+    CONFIG_FILE,
+    config_name,
+    errors_named,
+    load_config,
+    read_config,
+)
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.count import count_configurations
 from scalesearch.spaces.parameters.param_values import (
@@ -87,14 +93,18 @@ class Space(BoundSpace):
         return cls.parse(to_yaml(values), PYTHON_VALUES, schema)
 
     @classmethod
-    def from_huggingface(cls, config: Mapping[str, Any], name: str = "") -> "Space":
+    def from_huggingface(cls, config: Mapping[str, Any], name: str = "",
+                         file: Path | str = CONFIG_FILE) -> "Space":
         """Read the configuration of a Hugging Face model, as in its ``config.json``.
+
+        Errors show lines of the space as those of ``file``, converted.
 
         Raises:
             UserError: the model type is not known, or the configuration is not complete.
         """
         architecture = read_config(config)
-        space = cls.parse(architecture.to_yaml(name or architecture.model_type), "<config.json>")
+        space = cls.parse(architecture.to_yaml(name or architecture.model_type),
+                          f"{file}, converted")
         return replace(space, not_expressed=tuple(architecture.differences),
                        max_positions=architecture.config.get("max_position_embeddings"))
 
@@ -337,7 +347,7 @@ def read_space(path: Path | str, schema: SchemaGroup | None = None) -> Space:
     """
     if (config := load_config(Path(path))) is not None:
         with errors_named(Path(path)):
-            space = Space.from_huggingface(config, config_name(Path(path)))
+            space = Space.from_huggingface(config, config_name(Path(path)), path)
         position = SourcePosition(SourceText(str(path), "", has_lines=False), 0, 0, 1)
         for difference in space.not_expressed:
             print_note(position, f"not expressed: {difference}", "warning")
