@@ -13,7 +13,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_table_costs
 from scalesearch.spaces import Parameter, Space
 from scalesearch.spaces.parameters.param_values import ParamAssignment
-from scalesearch.spaces.schema.bound_tree import ParameterNode, build_index
+from scalesearch.spaces.schema.bound_tree import ParameterNode
 from scalesearch.spaces.syntax.diagnostics import closest_match
 
 
@@ -140,10 +140,10 @@ def config_keys(space: Space, keys: Iterable[str]) -> tuple[str, ...]:
     keys = without_types(space, keys)
     for key in keys:
         if key not in space.parameter_space.nodes_by_key:
-            nodes = space.parameter_space.nodes_by_key
-            synonyms = [path for path, entry in build_index(space.schema).entries.items()
-                        if key in entry.field.synonyms and path in nodes]
-            match = next(iter(synonyms), closest_match(key, nodes))
+            entries = space.index.entries
+            keys_of_space = [path for path in space.parameter_space.nodes_by_key if path in entries]
+            synonyms = [path for path in keys_of_space if key in entries[path].field.synonyms]
+            match = next(iter(synonyms), closest_match(key, keys_of_space))
             help = f"did you mean `{match}`?" if match else None
             if key == "vocab":
                 help = f"make it one, for example with {option('set', 'vocab=1k..64k')}"

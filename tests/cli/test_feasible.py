@@ -344,6 +344,8 @@ def test_space_without_valid_candidates_refers_to_check(tmp_path: Path) -> None:
         ("params.totl <= 1M", "unknown-name", "params.total"),
         *((f"{name} <= 1M", "unknown-name", "`params.total`")
           for name in ("parms.total", "param", "parameters", "params")),
+        ("memory.kv <= 1MiB", "unknown-name", "`memory.cache`"),
+        ("zzz <= 1M", "unknown-name", "`macs.once`"),
         ("flop <= 1M", "unknown-name", "`flops.total`"),
         ("smal and params.total <= 1M", "unknown-name", "`small`"),
         ("bleu >= 20", "unknown-name", "`objectives:`"),

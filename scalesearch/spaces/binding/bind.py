@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from scalesearch.files import resolve_relative
 from scalesearch.spaces.binding.binder import Binder, KeyContext
@@ -15,7 +16,7 @@ from scalesearch.spaces.binding.static_checks import (
 from scalesearch.spaces.huggingface import Difference
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.parameters.param_values import ParameterSpace
-from scalesearch.spaces.schema.bound_tree import GroupNode, build_index
+from scalesearch.spaces.schema.bound_tree import GroupNode, SchemaIndex, build_index
 from scalesearch.spaces.schema.cost_names import (
     COST_NAMES,
     LATENCY_KEY,
@@ -35,6 +36,7 @@ from scalesearch.spaces.syntax.nodes import (
     unfold_dotted_keys,
 )
 
+ABSENT_STACKS = {("decoder-only",): "encoder", ("encoder-only",): "decoder"}  # by model
 SPACE_LEVEL_KEYS = ("space", "notes", "where", "cost")
 PROTOCOL_FIELDS = {
     **{key: SchemaField("word", words, deprecated=("artefact",) * (key == "artifact"))
@@ -72,6 +74,15 @@ class BoundSpace:
     schema: SchemaGroup
     not_expressed: tuple[Difference, ...] = ()
     max_positions: int | None = None
+
+    @cached_property
+    def index(self) -> SchemaIndex:
+        """The index of the schema, without the keys of a stack that no candidate has."""
+        index = build_index(self.schema)
+        for node in self.parameter_space.nodes_by_key.get("model", ()):
+            if absent := ABSENT_STACKS.get(node.domain.constants or ()):
+                index = index.without(absent)
+        return index
 
 
 def check_space(root: GroupNode, constraints: tuple[Constraint, ...],

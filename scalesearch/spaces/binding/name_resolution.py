@@ -232,6 +232,10 @@ class NameResolver:
             suggestion = f"did you mean `{match}`?" if match else None
             if words and not match:
                 suggestion = f"the words are {format_alternatives(words)}"
+            elif costs and not match:
+                group = expr.text.partition(".")[0]
+                names = [name for name in costs if name.startswith(f"{group}.")]
+                suggestion = f"the costs are {format_alternatives(names or costs)}"
             self.report_problem(expr, f"`{expr.text}` is {what}", suggestion, code="unknown-name")
 
     def resolve_comparison(self, expr: Compare) -> Expr:

@@ -80,8 +80,8 @@ class OverrideBinder(Binder):
             elif inner_name and head in self.index.entries and isinstance(value, ScalarNode):
                 self.parts[head, inner_name] = value
             else:
-                match = self.index.suggest_path(head)
-                help = self.index.describe_synonym(path) or (
+                match = bound.index.suggest_path(head)
+                help = bound.index.describe_synonym(path) or (
                     f"did you mean `{match}`?" if match
                     else f"for example {option('set', 'encoder.depth=12')}")
                 self.report_problem(position, f"unknown key `{path}`", help, code="unknown-key")

@@ -133,6 +133,14 @@ class SchemaIndex:
                            if all(config.get(group) == variant for group, variant in guards)), key)
                 for key in config}
 
+    def without(self, group: str) -> "SchemaIndex":
+        """This index without the group ``group`` of the top level."""
+        entries = {path: entry for path, entry in self.entries.items()
+                   if path.partition(".")[0] != group}
+        groups = {path: child for path, child in self.groups.items()
+                  if path.partition(".")[0] != group}
+        return SchemaIndex(entries, groups, self.spellings)
+
     @cached_property
     def paths_by_key(self) -> dict[str, list[tuple[str, Guards]]]:
         """Key to its paths under variants, with their guards."""
@@ -179,8 +187,9 @@ class SchemaIndex:
         for path in candidates:
             if path.rpartition(".")[2] == key:
                 shortest.setdefault(path.partition(".")[0], path)
-        if {"encoder", "decoder"} <= shortest.keys():
-            shortest = {stack: shortest[stack] for stack in ("encoder", "decoder")}
+        stacks = [stack for stack in ("encoder", "decoder") if stack in self.groups]
+        if stacks and {*stacks} <= shortest.keys() and not shortest.keys() & shortest.values():
+            shortest = {stack: shortest[stack] for stack in stacks}
         return f"the name is {format_alternatives(list(shortest.values())[:3])} here"
 
 

@@ -5,7 +5,9 @@ import random
 import pytest
 
 from scalesearch.cli.options import load_space
-from scalesearch.spaces import ConfigError
+from scalesearch.spaces import ConfigError, Space
+from scalesearch.whatif.free_sizes import config_keys
+from tests.errors import refuses
 from tests.spaces.small import small
 
 FILE = """
@@ -104,6 +106,21 @@ def test_keys_of_variants_outside_the_condition_are_rejected():
         small("width: 4 | 8\nencoder.ffn: relu if width > 4 else none\n").with_overrides(
             {"encoder.ffn.pg.ratio": "2"})
     assert [problem.code for problem in caught.value.problems] == ["unknown-key"]
+
+
+@pytest.mark.parametrize(("model", "key"), [
+    ("decoder-only", "`decoder.depth`"), ("encoder-only", "`encoder.depth`"),
+    ("encoder-decoder", "`encoder.depth` or `decoder.depth`"),
+    ("decoder-only | encoder-decoder", "`encoder.depth` or `decoder.depth`")])
+def test_suggested_keys_are_in_the_stacks_of_the_model(model: str, key: str) -> None:
+    space = Space.parse(f"model: {model}\nwidth: 8\n")
+    with pytest.raises(ConfigError) as caught:
+        space.with_overrides({"num_hidden_layers": "3"})
+    [problem] = caught.value.problems
+    assert problem.code == "unknown-key"
+    assert problem.help == f"the name is {key} here"
+    with refuses("unknown-key", key.split()[0]):
+        config_keys(space, ["num_hidden_layers"])
 
 
 def test_override_of_a_key_written_as_call_argument():
