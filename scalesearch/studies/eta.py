@@ -5,12 +5,12 @@ Work is counted in full-budget runs: training of one candidate to the end.
 :func:`time_left` assumes that a full run takes the mean time of the runs so far: the seconds of all
 complete, paused and failed runs, divided by the number of full runs that they correspond to. Failed
 runs therefore increase the estimate. Before any run has finished, the pace of the current runs is
-used, without the time for scoring. A run with a further seed takes as long as the first run of the
-same trial.
+used, with their start-up but without the time for scoring. A run with a further seed takes as long
+as the first run of the same trial.
 
 Runs are assigned to the workers in order, each to the worker that is free first, or waits for
-results as in :mod:`scalesearch.schedule`. Further seeds
-start after the search, so their time is added. The time for further seeds of the front is an upper
+results as in :mod:`scalesearch.schedule`. Further seeds start after the search, so their time is
+added. The time for further seeds of the front is an upper
 bound, because replication stops when the order of the front is resolved.
 """
 
@@ -81,10 +81,10 @@ class RunningTrial:
 
         A trial that is being scored is assumed to end when ``run_seconds`` have elapsed.
         """
-        if self.seconds_left:
-            return self.seconds_left
-        if self.seconds_left is None:
-            return run_seconds * max(0.0, self.pause_share - self.trained_share)
+        if self.seconds_left != 0:
+            # the pace of the updates is without validation and start-up
+            return max(self.seconds_left or 0.0,
+                       run_seconds * (self.pause_share - self.trained_share))
         if self.elapsed is None or self.rung is not None:
             return 0.0
         return max(0.0, run_seconds - self.elapsed)
@@ -261,10 +261,12 @@ def full_run_seconds(state: ProgressState) -> float | None:
             total_seconds += trial.wall_seconds
             total_runs += trial.state == State.COMPLETE
         elif last and last.share and last.seconds:
-            total_seconds += last.seconds
+            total_seconds += (sum([effort.seconds for effort in trial.efforts.values()])
+                              or last.seconds)
             total_runs += last.share
     if total_runs > 0 and total_seconds > 0:
         return total_seconds / total_runs
-    paces = [trial.full_run_seconds
+    # Time of a running trial without updates is mostly its start-up.
+    paces = [trial.full_run_seconds + max(0.0, (trial.elapsed or 0.0) - (trial.seconds or 0.0))
              for trial in state.running if trial.full_run_seconds is not None]
     return sum(paces) / len(paces) if paces else None

@@ -42,9 +42,10 @@ class EventStudy:
                           reason="")
         return self
 
-    def rung(self, number, rung, share, seconds, loss=3.0):
+    def rung(self, number, rung, share, seconds, loss=3.0, **facts):
         """Pause a trial at a rung."""
-        self.study.append("rung", number, rung=rung, loss=loss, share=share, seconds=seconds)
+        self.study.append("rung", number, rung=rung, loss=loss, share=share, seconds=seconds,
+                          **facts)
         return self
 
     def write_worker_files(self, number, **facts):

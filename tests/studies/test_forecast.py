@@ -209,7 +209,8 @@ def test_time_left_uses_pace_of_running_trials(event_study):
     assert time_left(event_study.progress_state((3, 0)), 1).seconds is None
     event_study.write_worker_files(0, share=0.25, seconds=20)
     eta = time_left(event_study.progress_state((3, 0)), 1)
-    assert eta.seconds == pytest.approx(60 + 2 * 80)
+    # started 40 s ago, of which 20 s were updates
+    assert eta.seconds == pytest.approx((0.75 + 2) * (20 + 80), abs=1)
 
 
 def test_failed_runs_increase_time_left(event_study):
@@ -227,6 +228,16 @@ def test_trials_at_rungs_count_with_their_share(event_study):
     assert full_run_seconds(state) == pytest.approx(full)
     assert time_left(state, 1).seconds == pytest.approx((4 - 1.1) * full)
     assert study_progress(state).candidates == (pytest.approx(1.1), 4.0)
+
+
+def test_time_left_includes_start_and_validation_of_paused_and_running_trials(event_study):
+    parts = {"updates": 10, "validation": 20, "other": 10}
+    efforts = {part: {"seconds": seconds} for part, seconds in parts.items()}
+    event_study.propose(0).rung(0, 0, 0.25, 10, efforts=efforts).propose(1)
+    event_study.write_worker_files(1, share=0.125, seconds=5)
+    state = event_study.progress_state(PlannedWork(4, 0), rungs=Rungs((0.25, 1.0), 2))
+    assert full_run_seconds(state) == 40 / 0.25
+    assert time_left(state, 1).seconds == pytest.approx((4 - 0.25 - 0.125) * 160)
 
 
 def test_progress_of_references_and_their_seeds(event_study):
