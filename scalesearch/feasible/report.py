@@ -68,8 +68,8 @@ class FeasibilityReport:
             ``DEFAULT_FRONT_COSTS[1]``; of the samples, if the candidates were not counted.
         is_front_complete: whether the front has all of these candidates.
         extremes: cheapest and most expensive feasible candidate of each cost.
-        min_costs: if no candidate is feasible, the smallest value of each cost that is over its
-            limit in all of them.
+        min_costs: if no candidate, or no sample, is feasible, the smallest value of each cost that
+            is over its limit in all of them.
         max_costs: likewise, the largest value of each cost that is below its limit in all of them.
     """
 
@@ -147,7 +147,9 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
             _with_verdicts(estimate.value_shares, names_in_order, False), violations,
             sample.drop(columns=["violated", "weight"]), estimate.n_samples, estimate.strata,
             "; ".join(dict.fromkeys(reasons)), n_candidates,
-            front=_sampled_front(estimate.feasible), is_front_complete=False)
+            front=_sampled_front(estimate.feasible), is_front_complete=False,
+            min_costs=_unmet_costs_of_samples(estimate, budgets, 1),
+            max_costs=_unmet_costs_of_samples(estimate, budgets, -1))
     printed = [*select_spread_points(report.front), *report.extremes.values()]
     candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
                                  for candidate in printed], protocol, [WEIGHT_WORK_COST])
@@ -296,6 +298,17 @@ def _unmet_costs(counter: FeasibleCounter, sign: int) -> dict[str, int]:
     except NoExtremeError:
         return {}
     return costs
+
+
+def _unmet_costs_of_samples(estimate: Estimate, budgets: tuple[Constraint, ...],
+                            sign: int) -> dict[str, int]:
+    """The same among samples; ``sign`` as above."""
+    nearest = {}
+    for bound in as_cost_bounds(budgets) or ():
+        values = [sign * int(value) for value in estimate.sample[bound.name]]
+        if bound.sign == sign and min(values, default=bound.limit) > bound.limit:
+            nearest[bound.name] = sign * min(values)
+    return nearest
 
 
 def _with_verdicts(frame: pd.DataFrame, order: list[str], exact: bool) -> pd.DataFrame:

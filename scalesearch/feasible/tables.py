@@ -55,8 +55,9 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
             rows.append((violated if row["violated"] else "none (feasible)", f"{row['count']:,}",
                          format_share(row["share"])))
     yield make_table(headings, rows, title="Violated constraints", has_box=True)
-    yield _value_table(report)
-    if conditional := _conditional_params(report.value_shares):
+    if report.share:
+        yield _value_table(report)
+    if report.share and (conditional := _conditional_params(report.value_shares)):
         yield ("Rows of these parameters only count configurations in which they are a choice: "
                f"{', '.join(conditional)}.")
     if report.front:
@@ -98,12 +99,12 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
                            if key not in shared)
         costs = ", ".join(f"{name} {value:,}" for name, value in candidate.costs.items())
         yield f"{label}: {costs}  ({params})"
-    for name, value in report.min_costs.items():
-        yield (f"No candidate fits. The smallest {name} of any candidate is {value:,}; the budget "
-               "must be at least as large.")
-    for name, value in report.max_costs.items():
-        yield (f"No candidate fits. The largest {name} of any candidate is {value:,}; the lower "
-               "limit must be at most as large.")
+    for word, costs, limit in (("smallest", report.min_costs, "budget must be at least"),
+                               ("largest", report.max_costs, "lower limit must be at most")):
+        for name, value in costs.items():
+            yield (f"No candidate fits. The {word} {name} of any candidate is {value:,}; the "
+                   f"{limit} as large." if report.exact else
+                   f"No sample fits. The {word} {name} of any sample is {value:,}.")
     if report.n_feasible == 0 and report.n_valid and not (report.min_costs or report.max_costs):
         yield ("No candidate fits: each limit is met by some candidates, but not all limits "
                "together.")

@@ -12,6 +12,7 @@ from scalesearch.feasible.estimate import estimate_feasibility
 from scalesearch.feasible.limits import read_budgets
 from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
 from scalesearch.feasible.report import FeasibilityReport, analyze_feasibility
+from scalesearch.feasible.tables import render_report
 from scalesearch.spaces import Space, UnbuildableError
 
 # The branch gelu has eight configurations for each two of relu.
@@ -176,6 +177,15 @@ def test_long_ranges_are_sampled(high: int) -> None:
     text = UNEVEN.replace("width: 16 | 24", f"width: 16..{high}")
     report = analyze(text, BUDGET, n_samples=20)
     assert report.estimator == "samples" and report.share_high < 1
+
+
+def test_nearest_costs_of_samples_are_reported_without_table_of_shares() -> None:
+    text = UNEVEN.replace("width: 16 | 24", f"width: 16..{10**15}")
+    report = analyze(text, "params.total <= 10 and params.encoder >= 1")
+    assert report.min_costs == {"params.total": report.sample["params.total"].min()}
+    assert report.max_costs == {} and not analyze(text, "params.total >= 1").min_costs
+    parts = list(render_report(report))
+    assert len(parts) == 4 and f"{report.min_costs['params.total']:,}" in parts[-1]
 
 
 def test_front_of_samples_has_costs_of_any_size() -> None:
