@@ -235,7 +235,7 @@ def test_time_left_includes_start_and_validation_of_paused_and_running_trials(ev
     efforts = {part: {"seconds": seconds} for part, seconds in parts.items()}
     event_study.propose(0).rung(0, 0, 0.25, 10, efforts=efforts).propose(1)
     event_study.write_worker_files(1, share=0.125, seconds=5)
-    state = event_study.progress_state(PlannedWork(4, 0), rungs=Rungs((0.25, 1.0), 2))
+    state = event_study.progress_state((4, 0), rungs=Rungs((0.25, 1.0), 2))
     assert full_run_seconds(state) == 40 / 0.25
     assert time_left(state, 1).seconds == pytest.approx((4 - 0.25 - 0.125) * 160)
 

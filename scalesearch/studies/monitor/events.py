@@ -96,7 +96,7 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
             label = f" [{trial.label}]" if trial.label else ""
             label += (f" [seed {trial.seed} of trial {trial.original}]"
                       if trial.origin == Origin.REPLICATE else "")
-            if trial.architecture not in label:
+            if trial.architecture and trial.architecture not in label:
                 label += f" ({trial.architecture})"
             return f"trial {trial.number}{label} in training{note}"
         case EventType.RUNG:
