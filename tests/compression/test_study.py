@@ -17,6 +17,7 @@ from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.compression import MAX_LABEL_LENGTH, LibraryJobs
 from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.run import launch
+from scalesearch.studies.monitor.snapshot import StudyWatcher
 from scalesearch.studies.results.page.render import write_page
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.trial import Callback
@@ -204,6 +205,8 @@ def test_rungs_and_interactions(folder, tmp_path, monkeypatch):
     results = load_results(tmp_path)
     states = [trial.state.value for trial in results.study.trials]
     assert len(members) == 3 and sorted(states) == ["complete", "paused", "paused"]
+    rung, end = StudyWatcher(tmp_path).snapshot().rungs
+    assert (rung.reached, rung.paused, end.reached) == (3, 2, 1)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/*.json")}
     launch(read_study(file, changes), True, Console(file=io.StringIO()))
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/*.json")}

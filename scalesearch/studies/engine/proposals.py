@@ -188,7 +188,6 @@ class Proposals:
             job["initial_model"] = spec.initial_models[first_run.label]
         if trial.origin == Origin.REPLICATE:
             return {**job, "origin": "replicate", "original": trial.original}
-        has_rungs = trial.origin != Origin.REFERENCE or spec.type == COMPRESS
-        if not has_rungs or rung >= spec.rungs.n_pauses:
+        if not self.study.meta.pauses_at_rungs(trial.origin) or rung >= spec.rungs.n_pauses:
             return job
         return {**job, "rung": rung, "until_share": spec.rungs.shares[rung]}

@@ -11,7 +11,7 @@ from scalesearch.studies.executors.worker import ProgressFile, ProgressReport
 from scalesearch.studies.monitor.format import format_duration, format_percent
 from scalesearch.studies.trials.record import JobFile, JobResult
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import Origin, State, Trial
+from scalesearch.studies.trials.trial import State, Trial
 
 TEACHER_FOLDER = "teacher"
 TRANSLATIONS_FOLDER = "corpus"
@@ -112,10 +112,9 @@ def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
     holder = worker.holder
     rungs = study.meta.rungs
     n_rungs = len(trial.rungs)
-    never_pauses = trial.origin in (Origin.REFERENCE, Origin.REPLICATE)
     rung = None
     pause_share = 1.0
-    if not never_pauses and n_rungs < rungs.n_pauses:
+    if study.meta.pauses_at_rungs(trial.origin) and n_rungs < rungs.n_pauses:
         rung = n_rungs + 1
         pause_share = rungs.shares[n_rungs]
     trained_share = max(pause_share if worker.is_at_end else report_share(report),
@@ -129,7 +128,7 @@ def running_trial(study: StudyDir, trial: Trial) -> RunningTrial:
     if holder and holder.started_at is not None:
         elapsed = max(0.0, time.time() - holder.started_at)
     return RunningTrial(
-        trial=trial.number, type=str(trial.origin) if never_pauses else "candidate",
+        trial=trial.number, type="candidate" if trial.origin.charged else str(trial.origin),
         name=trial.name, architecture=trial.architecture, params=trial.costs.get("params.total"),
         macs=trial.costs.get("macs.total"), attempt=max(1, trial.attempts - n_rungs),
         status=worker.status, status_text=str(worker), trained_share=trained_share, rung=rung,

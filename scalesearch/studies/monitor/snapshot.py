@@ -279,10 +279,10 @@ def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
     sign = meta.main_objective.sign
     if not rungs.n_pauses:
         return ()
-    charged = [trial for trial in trials if trial.origin.charged]
+    pausing = [trial for trial in trials if meta.pauses_at_rungs(trial.origin)]
     rows = []
     for rung, share in enumerate(rungs.shares[:-1]):
-        reached = [trial for trial in charged if len(trial.rungs) > rung]
+        reached = [trial for trial in pausing if len(trial.rungs) > rung]
         stayed = Counter(trial.state for trial in reached if len(trial.rungs) == rung + 1)
         paused = stayed[State.PAUSED]
         failed = stayed[State.FAILED]
@@ -294,5 +294,5 @@ def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:
                                [sign * (trial.values or {})[main] for trial in complete])
         rows.append(RungSummary(share, len(reached), len(reached) - paused - failed, paused, failed,
                                 best_loss, rho))
-    completed = sum(trial.state == State.COMPLETE for trial in charged)
+    completed = sum(trial.state == State.COMPLETE for trial in pausing)
     return (*rows, RungSummary(1.0, completed, 0, 0, 0, None))

@@ -15,10 +15,10 @@ from scalesearch.errors import UserError, option
 from scalesearch.pareto import Objective
 from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule import NO_RUNGS, Rungs
-from scalesearch.studies.config.fixed_architectures import ARCHITECTURE_NOUNS
+from scalesearch.studies.config.fixed_architectures import ARCHITECTURE_NOUNS, COMPRESS
 from scalesearch.studies.config.objectives import parse_objective
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds, WarmStartSpec
-from scalesearch.studies.trials.trial import Numbers, Params
+from scalesearch.studies.trials.trial import Numbers, Origin, Params
 from scalesearch.tasks import EFFICIENCY_METRICS, TASKS
 
 STUDY_FORMAT = 4  # format of study folders; other formats are refused
@@ -123,6 +123,10 @@ class StudyMeta:
     def architecture_noun(self) -> str:
         """Noun for a named architecture of the study, such as ``ablation row``."""
         return ARCHITECTURE_NOUNS[self.type]
+
+    def pauses_at_rungs(self, origin: Origin) -> bool:
+        """Whether trials of this origin pause at rungs; references only in a compression."""
+        return origin.charged or (origin == Origin.REFERENCE and self.type == COMPRESS)
 
     @property
     def main_objective(self) -> Objective:

@@ -20,7 +20,7 @@ from scalesearch.studies.monitor.snapshot import rung_summaries
 from scalesearch.studies.results.page import elements
 from scalesearch.studies.results.page.elements import PageSection, Part, PlotMark, fold, text
 from scalesearch.studies.results.page.facts import FinishedRun, PageFacts, name_of
-from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.studies.trials.trial import Trial
 from scalesearch.tasks import EFFICIENCY_METRICS
 from scalesearch.terminal import format_count
 
@@ -248,20 +248,12 @@ def curves_picture(facts: PageFacts, key: str, title: str, caption: str) -> Part
 
 
 def rungs_table(facts: PageFacts) -> Part:
-    """Table of rungs: trials that reached the rung, promoted trials, and losses."""
-    summaries = rung_summaries(facts.trials, facts.meta)
-    rows = []
-    for rung, share in enumerate(facts.meta.rungs.shares[:-1]):
-        reached = [trial for trial in facts.candidates if len(trial.rungs) > rung]
-        paused = [trial for trial in reached
-                  if len(trial.rungs) == rung + 1 and trial.state == State.PAUSED]
-        losses = [trial.losses[rung] for trial in reached]
-        rows.append([rung + 1, elements.TableCell(format_percent(share), share), len(reached),
-                     len(reached) - len(paused),
-                     elements.number(min(losses, default=None), ".3f"),
-                     elements.number(max(losses, default=None), ".3f"),
-                     elements.number(summaries[rung].rank_correlation, "+.2f")])
-    headings = ["rung", "share of the budget", "reached", "promoted", "best loss", "worst loss",
+    """Table of rungs: trials that reached the rung, promoted trials, and the best loss."""
+    rows = [[number, elements.TableCell(format_percent(rung.share), rung.share), rung.reached,
+             rung.promoted, elements.number(rung.best_loss, ".3f"),
+             elements.number(rung.rank_correlation, "+.2f")]
+            for number, rung in enumerate(rung_summaries(facts.trials, facts.meta)[:-1], 1)]
+    headings = ["rung", "share of the budget", "reached", "promoted", "best loss",
                 "rank correlation with the end"]
     caption = f"Rungs of successive halving; losses: {LOSS_LABELS[facts.loss].lower()}."
     return elements.table(headings, rows, caption, "rungs-table")
