@@ -39,6 +39,13 @@ def test_rung_event_names_unit_of_loss(config, unit):
     assert text == f"trial 3 is paused at rung 1: validation loss 2.214 nats per {unit}"
 
 
+def test_start_event_names_the_architecture_once():
+    for label in ("base", "combination ab12"):
+        trial = Trial(0, State.PENDING, label=label, architecture="ab12")
+        text = describe_event(EventType.STARTED, trial)
+        assert label in text and text.count("ab12") == 1
+
+
 def test_lines_report_reason_of_restart(tmp_path):
     lines = []
     make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(lines.append)).run()
