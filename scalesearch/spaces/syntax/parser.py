@@ -371,6 +371,10 @@ def _item(cursor: Cursor) -> Domain:
                                     span=cursor.span_from(start.span))
     if cursor.accept("("):
         arguments = _list(cursor, ")", _alternatives)
+        if cursor.is_next("=") and arguments:
+            name = arguments[-1]
+            raise cursor.make_error("expected `)`, because arguments have no names",
+                                    f"write `{start.text}(…)`, or `{start.text}: {{ {name}: … }}`")
         cursor.expect(")", "to close the call")
         return CallDomain(start.text, tuple(arguments), span=cursor.span_from(start.span))
     return ConstantDomain(BOOLEAN_WORDS.get(start.text, start.text), span=start.span)

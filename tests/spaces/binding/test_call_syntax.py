@@ -39,6 +39,11 @@ def test_invalid_calls_are_shown_with_their_position(text: str, place: str, mess
     assert f":{place}: {message}" in str(caught.value)
 
 
+def test_help_for_a_named_argument_has_the_long_form() -> None:
+    with refuses("bad-syntax", "low_rank: { rank: … }", place="<string>:2:28"):
+        Space.parse("width: 64\nmatrices.ffn: low_rank(rank=4)")
+
+
 @pytest.mark.parametrize(("text", "code"),
                          [("phm(4)", "unknown-variant"), ("dense | phm", "unknown-variant"),
                           ("phm", "unknown-variant"), ("{ phm: { n: 4 } }", "unknown-key")])
