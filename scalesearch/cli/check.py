@@ -84,7 +84,6 @@ def check_space(space: Space, n_samples: int, seed: int,
     from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
     from scalesearch.feasible.limits import check_contradictions, cost_names, split_constraint
     from scalesearch.spaces import UnbuildableError
-    from scalesearch.spaces.assembly.architecture import UNUSED_PREFIXES
     from scalesearch.spaces.parameters.count import space_size_or_reason
 
     check_contradictions(space)
@@ -134,13 +133,11 @@ def check_space(space: Space, n_samples: int, seed: int,
     # Several budgets are alternatives; commands choose one of them by its name.
     has_alternatives = len(space.budgets) > 1
     required = results[:n_constraints] if has_alternatives else results
-    unused_prefixes = [UNUSED_PREFIXES[model] for model in {config["model"] for config in configs}]
     return {
         "name": space.name, "hash": space.hash, "size": space_size_or_reason(space),
         "parameters": [{"name": name, "values": str(parameter), "count": parameter.count()}
                        for name, parameter in parameters],
-        "unused": [name for name, _ in parameters
-                   if unused_prefixes and all(map(name.startswith, unused_prefixes))],
+        "notes": space.describe_unused(),
         "protocol": space.protocol, "n_samples": n_samples, "seed": seed,
         "buildable": pass_rate("can be built", is_built),
         "constraints": rates[:n_constraints], "budgets": rates[n_constraints:],
@@ -225,9 +222,8 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
                style="bold")
     if parameters:
         print_text(make_parameters_table(parameter.values() for parameter in parameters))
-    if report["unused"]:
-        print_text(f"warning: no model of this space uses {', '.join(report['unused'])}; remove "
-                   "these keys, or each network is counted several times")
+    for note in report["notes"]:
+        print_text(f"warning: {note}")
     if report["n_samples"]:
         sizes = ", ".join(f"{key} {value}"
                           for key, value in report["protocol"].items() if key != "name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from scalesearch.terminal import make_table, print_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from scalesearch.cost import CostBreakdown
+    from scalesearch.cost import CostBreakdown, Protocol
     from scalesearch.feasible.limits import LimitCheck
     from scalesearch.nn.verify import CostCheck
     from scalesearch.spaces import Space
@@ -122,7 +122,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     from scalesearch.cost.breakdown import module_costs
     from scalesearch.cost.latency import latency_interval
     from scalesearch.cost.tables import make_cost_tables, memory_line
-    from scalesearch.spaces.assembly.architecture import describe_uneven_heads
+    from scalesearch.spaces.assembly.architecture import describe_uneven_heads, describe_unused
 
     selected: dict[str, Any] = {}
     if selection:
@@ -145,16 +145,10 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
     violated = _find_violated_limits(space, architecture.config, result)
-    values = architecture.config
-    notes = describe_uneven_heads(values)
-    is_learned = values.get("embedding.positions") == "learned"
-    max_positions = values.get("embedding.max_length") if is_learned else space.max_positions
-    lengths = (protocol.source, protocol.target)
-    length = protocol.length or (sum(lengths) if values["model"] == "decoder-only"
-                                 else max(lengths))
-    if isinstance(max_positions, int) and length > max_positions:
-        notes.append(f"{length:,} tokens are more than the {max_positions:,} positions of the "
-                     "model" + ", whose table of learned positions has no others" * is_learned)
+    keys = [setting.partition("=")[0].strip() for setting in settings]
+    notes = [*describe_uneven_heads(architecture.config),
+             *describe_unused(keys, [architecture.config["model"]]),
+             *_describe_positions(space, architecture.config, protocol)]
     checks: list[CostCheck] = []
     if verify:
         from scalesearch.nn.verify import verify_costs
@@ -196,6 +190,19 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
             print_text(f"where {limit.limit}: violated{excess}")
     if not all(check.is_equal for check in checks):
         raise SystemExit(1)
+
+
+def _describe_positions(space: Space, config: Mapping[str, Any],
+                        protocol: Protocol) -> Iterator[str]:
+    """Yield a note if the lengths of ``protocol`` are above the number of positions."""
+    is_learned = config.get("embedding.positions") == "learned"
+    max_positions = config.get("embedding.max_length") if is_learned else space.max_positions
+    lengths = (protocol.source, protocol.target)
+    length = protocol.length or (sum(lengths) if config["model"] == "decoder-only"
+                                 else max(lengths))
+    if isinstance(max_positions, int) and length > max_positions:
+        yield (f"{length:,} tokens are more than the {max_positions:,} positions of the model"
+               + ", whose table of learned positions has no others" * is_learned)
 
 
 def _find_violated_limits(space: Space, config: Mapping[str, Any],

@@ -97,6 +97,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     else:
         print_text(f"{space.name or 'space'}: {' and '.join(limit.label for limit in limits)}")
         print_text(f"{protocol}\n{protocol.conventions}")
+        for note in space.describe_unused():
+            print_text(f"warning: {note}")
         for part in (*tables.render_report(report),
                      *([tables.nearest_table(nearest, near)] if near else [])):
             print_text(part, wide_console())

@@ -120,6 +120,15 @@ class Space(BoundSpace):
         """Every parameter that may be requested, with its name."""
         return self.parameter_space.parameters()
 
+    def describe_unused(self) -> list[str]:
+        """Describe parameters that no model of the space reads; empty if all are read."""
+        from scalesearch.spaces.assembly.architecture import describe_unused
+
+        parameters = dict(self.parameters())
+        model = parameters.get("model")
+        models = (model.values() if model else None) or (self.sample(random.Random(0))["model"],)
+        return describe_unused(parameters, models)
+
     def vocabularies(self, max_sizes: int, key: str = "vocab") -> tuple[int, ...]:
         """The possible values of ``vocab`` in increasing order; empty without it.
 

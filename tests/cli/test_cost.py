@@ -201,6 +201,13 @@ def test_options_override_lengths_and_vocabulary() -> None:
     assert cost["params"]["embedding"] == 100 * 512
 
 
+def test_setting_that_the_model_does_not_read_is_named() -> None:
+    decoder_only = "reference/partialformer-lm"
+    (note,) = run(decoder_only, "--set", "encoder.depth=9")["notes"]
+    assert "encoder.depth" in note
+    assert "notes" not in run(decoder_only, "--set", "decoder.depth=9")
+
+
 def test_table_names_the_protocol() -> None:
     result = CliRunner().invoke(command, ["small/edgeformer", "--verify", "--set", "width=16",
                                           "--vocab", "64"])

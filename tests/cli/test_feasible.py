@@ -253,6 +253,13 @@ cost: { protocol: { vocab: 500 } }
     assert line.endswith("a choice: decoder.depth.")
 
 
+def test_parameters_that_no_model_reads_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "lm.yaml"
+    file.write_text("model: decoder-only\nwidth: 16\nadapt: lora | bias\ndecoder.depth: 1 | 2\n")
+    output = run(str(file), "--budget", "params.non_embedding <= 5k")
+    assert "warning: no effect in decoder-only models: adapt" in output
+
+
 def test_continuous_space_is_sampled(tmp_path: Path) -> None:
     file = tmp_path / "endless.yaml"
     file.write_text(TWO + "tensor_chain: { length: 2, ffn: 0.05..0.5 log }\n")

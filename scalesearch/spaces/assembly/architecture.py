@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -248,6 +248,14 @@ def describe_uneven_heads(config: Config) -> list[str]:
     return [f"{heads} heads do not divide width {width} ({', '.join(names)}); each head has "
             f"{width // heads} features, {heads * (width // heads)} in all"
             for (width, heads), names in stacks.items()]
+
+
+def describe_unused(keys: Iterable[str], models: Collection[str]) -> list[str]:
+    """Describe keys that no model of these types reads; empty if all are read."""
+    unused = [key for key in keys
+              if all(key.startswith(UNUSED_PREFIXES[model]) for model in models)]
+    return [f"no effect in {' or '.join(sorted(models))} models: {', '.join(unused)}; remove these "
+            "keys, or each network is counted several times"] if unused else []
 
 
 def build_section(config: Config, name: str) -> ModelSection:

@@ -114,7 +114,7 @@ def describe_start(spec: StudySpec, runner: Runner) -> list[str]:
                  f"{spec.seeds.references} seeds each, {runner.describe()}",
                  *(f"not trained: {name} ({reason})"
                    for name, reason in spec.architectures.excluded.items())]
-    lines.append(f"Recipe: {spec.recipe_text}")
+    lines += [f"Recipe: {spec.recipe_text}", *setup.warn_of_unused(spec)]
     if runner.shares_gpus and runner.slots > 1 and (spec.recipe.minutes or spec.recipe.cpu_minutes):
         lines.append("Warning: trials share a GPU, so a budget in minutes gives each trial another "
                      "number of updates; set `steps`, `tokens` or `epochs`, or "

@@ -99,6 +99,11 @@ def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> Stud
     return spec.replace(architectures=feasible)
 
 
+def warn_of_unused(spec: StudySpec) -> list[str]:
+    """Return a warning about parameters of the space that no model reads, if there are any."""
+    return [f"warning: {note}" for note in spec.space.describe_unused()]
+
+
 def check_feasible(evaluator: Evaluator, seed: int) -> None:
     """Check that a candidate of the space meets the limits.
 

@@ -11,6 +11,8 @@ from scalesearch.cli.study.run import dry_run_to_json
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.dry_run import dry_run, first_proposals
+from scalesearch.studies.engine.run import describe_start
+from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.trials.trial import State
 from tests.errors import refuses
 from tests.studies.fakes import architecture_of, make_driver, make_plan, make_sampler_of
@@ -96,6 +98,15 @@ def test_dry_run_warns_of_uneven_heads_and_counts_rungs(tmp_path, monkeypatch):
         r"about (\d+) candidates \((\d+) of them to the end", text)[0])
     assert started == pytest.approx(3 * completed, abs=3)
     assert started / 3 + completed * 2 / 3 == pytest.approx(9, abs=1)
+
+
+def test_dry_run_and_run_name_parameters_that_no_model_reads(tmp_path, monkeypatch):
+    space = "space:\n  model: decoder-only\n  adapt: lora | bias\n"
+    monkeypatch.setattr(sys.modules[__name__], "STUDY", STUDY.replace("space:\n", space))
+    _, text = dry_run_text(tmp_path, monkeypatch)
+    lines = describe_start(read_study(tmp_path / "tiny.yaml"), InProcessRunner(print))
+    for output in (text, "\n".join(lines)):
+        assert re.search("warning: no effect in decoder-only models: .*adapt", output)
 
 
 @pytest.mark.parametrize("code, changes", [
