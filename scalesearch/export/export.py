@@ -84,16 +84,16 @@ class Artifact:
         for name in [name for name in ("model", "float", "quantized") if name in checked]:
             scores = ", ".join(f"{key} {value:.2f}"
                                for key, value in checked[name].items() if isinstance(value, float))
-            line = f"{name}: {scores or 'no metric'}"
+            facts = [scores] if scores else []
             if "different" in checked[name]:
-                line += (f"; {checked[name]['different']} of {checked['sentences']:,} sentences "
-                         "differ")
+                facts.append(f"{checked[name]['different']} of {checked['sentences']:,} sentences "
+                             "differ")
             if checked[name].get("reached_limit"):
-                line += (f"; {checked[name]['reached_limit']} translations ended at the length "
-                         "limit")
+                facts.append(f"{checked[name]['reached_limit']} translations ended at the length "
+                             "limit")
             if "compute_type" in checked[name]:
-                line += f"; computed in {checked[name]['compute_type']}"
-            lines.append(line)
+                facts.append(f"computed in {checked[name]['compute_type']}")
+            lines.append(f"{name}: {'; '.join(facts) or 'no metric'}")
             if "accuracy_note" in checked[name]:
                 lines.append(f"note: {checked[name]['accuracy_note']}")
         return lines
@@ -227,7 +227,8 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
 
     Returns:
         ``text``: name of the data; ``sentences``: their number; ``decoding``: the search; and for
-        ``model``, ``float`` and ``quantized`` the metrics of the task. ``float`` and ``quantized``
+        ``model``, ``float`` and ``quantized`` the metrics of the task. If the task generates no
+        text, only ``model`` has metrics: those of the training run. ``float`` and ``quantized``
         also have ``different``, the number of sentences with any different token, and
         ``compute_type`` and ``accuracy_note`` of the :class:`.ArtifactDecoder` if they are set.
         ``reached_limit`` is the number of translations that the length limit ended.
@@ -236,7 +237,9 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
         UserError: more than 2 % of the sentences differ in float32.
     """
     search = resolve_decoding(trained.recipe, trained.max_length_a, beam=1)
-    score = TASKS[trained.task].score
+    task = TASKS[trained.task]
+    score = task.score
+    result = Result.read(trained.folder) if trained.folder and score is None else None
     decoders = {"model": TorchDecoder(trained.model.to(torch.float32)), "float": float_decoder}
     if quantized_decoder is not float_decoder:
         decoders["quantized"] = quantized_decoder
@@ -252,6 +255,8 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
         if score is not None:
             metrics = {**score(lines, sample.texts, sample.spec),
                        "reached_limit": sum(row[0][2] for row in rows)}
+        elif result is not None and name == "model":
+            metrics = {key: value for key, value in result.metrics.items() if key in task.metrics}
         properties = {"compute_type": decoder.compute_type, "accuracy_note": decoder.accuracy_note}
         verification[name] = metrics | {key: value for key, value in properties.items() if value}
         if name != "model":

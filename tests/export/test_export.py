@@ -81,7 +81,7 @@ class Faulty(TorchFormat):
 def test_language_model_is_verified_by_continuations(tmp_path: Path) -> None:
     task = TASKS["language-model"]
     corpus = corpus_of(task, tmp_path)
-    train(model_for(task), corpus, recipe(steps=30), tmp_path / "model")
+    result = train(model_for(task), corpus, recipe(steps=30), tmp_path / "model")
     trained = read_checkpoint(tmp_path / "model")
     sample = VerificationSample.from_data(trained,
                                           spec_of(task, tmp_path).with_absolute_paths(tmp_path), 5)
@@ -89,6 +89,7 @@ def test_language_model_is_verified_by_continuations(tmp_path: Path) -> None:
         sample.split) == 5 and 0 < sample.split.source_ids.lengths.max() <= corpus.spec.window // 2
     report = export_model(trained, tmp_path / "out", Right(), "none", sample).verification
     assert (report["sentences"], report["float"]) == (5, {"different": 0})
+    assert report["model"] == {name: result.metrics[name] for name in task.metrics}
     with refuses("export-differs", "5 of 5"):
         export_model(trained, tmp_path / "wrong", Faulty(), "none", sample)
 
