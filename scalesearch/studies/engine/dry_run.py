@@ -199,6 +199,10 @@ class DryRun:
         yield from protocol.weight_work_lines(*(int(trial.costs.get("macs.once", 0))
                                                 for trial in self.trials))
         yield f"Data: {self.spec.data.describe(vocab)}"
+        window = self.spec.data.window
+        if window and protocol.length != window:
+            yield (f"  training and evaluation read windows of {window:,} tokens; costs of these "
+                   f"need `protocol: {{length: {window}}}`")
         yield from (f"  {note}" for note in self.notes)
         if self.teacher:
             yield f"Teacher: {self.teacher.describe()}"

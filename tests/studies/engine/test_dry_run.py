@@ -100,6 +100,22 @@ def test_dry_run_warns_of_uneven_heads_and_counts_rungs(tmp_path, monkeypatch):
     assert started / 3 + completed * 2 / 3 == pytest.approx(9, abs=1)
 
 
+def test_dry_run_compares_the_length_in_costs_with_the_window(tmp_path, monkeypatch):
+    study = """
+study: lm
+data: {{ task: language-model, builtin: grammar, pairs: 200, vocab: 120, window: 64 }}
+recipe: {{ steps: 4, max_tokens: 256 }}
+objectives: {{ bits_per_byte: min, params.total: min }}
+space: {{ model: decoder-only, width: {width}, decoder: {{ depth: 1 | 2, heads: 2 }} }}
+trials: {trials}
+{more}
+"""
+    monkeypatch.setattr(sys.modules[__name__], "STUDY", study)
+    for protocol, notes in (("{ source: 32, target: 32 }", 1), ("{ length: 64 }", 0)):
+        _, text = dry_run_text(tmp_path, monkeypatch, more=f"protocol: {protocol}")
+        assert text.count("{length: 64}") == notes
+
+
 def test_dry_run_and_run_name_parameters_that_no_model_reads(tmp_path, monkeypatch):
     space = "space:\n  model: decoder-only\n  adapt: lora | bias\n"
     monkeypatch.setattr(sys.modules[__name__], "STUDY", STUDY.replace("space:\n", space))
