@@ -134,7 +134,10 @@ class _Dumper(yaml.SafeDumper):
         if isinstance(value, Mapping):
             return self.represent_dict(dict(value))
         raise UserError(f"{data!r} has no meaning in a study; use numbers, texts, lists, mappings "
-                        "and spaces", code="not-serializable")
+                        "and spaces",
+                        help="an objective of your own needs a study of Optuna, with the sampler "
+                        "`HypervolumeGP` (docs/guides/sampler-in-optuna.md)" if callable(data)
+                        else None, code="not-serializable")
 
 
 _Dumper.add_multi_representer(object, _Dumper.represent_any)  # types that YAML does not know

@@ -209,3 +209,5 @@ def test_errors_of_a_mapping_have_positions():
         ss.study({"study": "x"})
     with refuses("not-serializable", "object"):
         ss.study({"study": object()})
+    with refuses("not-serializable", "HypervolumeGP"):
+        ss.study({"study": "x", "objective": len})
