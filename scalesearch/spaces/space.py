@@ -127,7 +127,7 @@ class Space(BoundSpace):
         parameters = dict(self.parameters())
         model = parameters.get("model")
         models = (model.values() if model else None) or (self.sample(random.Random(0))["model"],)
-        return describe_unused(parameters, models)
+        return describe_unused(parameters, [str(word) for word in models])
 
     def vocabularies(self, max_sizes: int, key: str = "vocab") -> tuple[int, ...]:
         """The possible values of ``vocab`` in increasing order; empty without it.
