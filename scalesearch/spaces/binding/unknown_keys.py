@@ -64,7 +64,7 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
         return "inside { } and [ ], quote a value that contains a comma"
     keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
     if not same_name and _last(path) in BLOCK_GROUPS:
-        return f"{keys}. A block of another package needs this package, which is not installed here"
+        return f"{keys}. Blocks of other packages need these packages to be installed"
     suggestion = same_name
     if not suggestion and suggests_other_groups:  # the key with the most similar spelling
         match = closest_match(name, {_last(other) for other in paths}, MIN_SIMILARITY)
