@@ -20,8 +20,19 @@ MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group 
 BLOCK_GROUPS = ("ffn", "pg", "mixer")  # their keys may be blocks of other packages
 STUDY_KEYS = ("study", "data", "recipe", "objectives", "architectures", "sampler", "trials")
 SPACE_KEYS = ("width", "encoder", "decoder")
-RECIPE_KEYS = ("dropout", "lr", "learning_rate", "optimizer", "steps", "epochs", "warmup",
+RECIPE_KEYS = ("preset", "dropout", "lr", "learning_rate", "optimizer", "steps", "epochs", "warmup",
                "weight_decay", "label_smoothing", "max_tokens", "batch_size")
+DATA_KEYS = ("builtin", "train", "validation", "test", "source", "target", "pairs")
+# Name, typical keys of the top level, and help if another type is expected.
+FILE_TYPES = {
+    "study": ("a study file", STUDY_KEYS, "`scalesearch study run FILE --dry-run` checks a study; "
+              "its space is under the key `space`"),
+    "space": ("a space", SPACE_KEYS, "`scalesearch check FILE` checks a space; a study names it "
+              "under `space`, next to `data` and `objectives`"),
+    "data": ("a data file", DATA_KEYS, "a study names it under `data`, and `scalesearch train` "
+             "reads it with --data"),
+    "recipe": ("a recipe", RECIPE_KEYS, "a study names it under `recipe`, and `scalesearch train` "
+               "reads it with --recipe")}
 # Keys of the top level of a space that a study file may contain by mistake, and the reverse.
 MISPLACED_IN_STUDY = (*SPACE_KEYS, "norm", "embedding", "share")
 MISPLACED_IN_SPACE = (*STUDY_KEYS, "objective", "rungs", "seeds", "workers", "compute")
@@ -93,18 +104,17 @@ def _last(path: str) -> str:
 
 
 def check_file_type(document: MappingNode, expected: str) -> None:
-    """Raise ConfigError if a file that is read as a ``space`` is a ``study``, or the reverse.
+    """Raise ConfigError if a file that is read as ``expected`` is a file of another type.
 
     At least two keys of the other type must be present, and none of the expected one.
     """
-    keys, other_keys, message, help = (
-        (SPACE_KEYS, STUDY_KEYS, "this is a study file, and a space is expected",
-         "`scalesearch study run FILE --dry-run` checks a study; its space is under the key "
-         "`space`") if expected == "space" else
-        (STUDY_KEYS, SPACE_KEYS, "this is a space, and a study file is expected",
-         "`scalesearch check FILE` checks a space; a study names it under `space`, next to `data` "
-         "and `objectives`"))
     names = [name for name, _ in document.entries]
-    positions = [name.position for name in names if name.text in other_keys]
-    if len(positions) >= 2 and not any(name.text in keys for name in names):
-        raise ConfigError([Problem(positions[0], message, help, code="wrong-type")])
+    expected_name, expected_keys, _ = FILE_TYPES[expected]
+    if any(name.text in expected_keys for name in names):
+        return
+    for file_type, keys, help in FILE_TYPES.values():
+        positions = [name.position for name in names if name.text in keys]
+        if len(positions) >= 2:
+            raise ConfigError([Problem(
+                positions[0], f"this is {file_type}, and {expected_name} is expected", help,
+                code="wrong-type")])

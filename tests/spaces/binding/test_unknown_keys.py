@@ -1,6 +1,7 @@
 """Suggestions for unknown keys, and the error for a file of another type."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,17 @@ def test_study_read_as_space_is_one_error(file: Path) -> None:
 def test_space_read_as_study_is_one_error(file: Path) -> None:
     with refuses("wrong-type", place=f"{file}:"):
         read_study(file)
+
+
+@pytest.mark.parametrize("text", ["train: data/train\nvalidation: data/val\nvocab: 2000\n",
+                                  "builtin: grammar\npairs: 300\n", "steps: 500\nlr: 0.003\n"])
+@pytest.mark.parametrize("read", [read_space, read_study])
+def test_data_file_or_recipe_is_one_error(read: Any, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text(text)
+    with refuses("wrong-type", place=f"{file}:1:1:") as caught:
+        read(file)
+    assert len(caught.value.problems) == 1
 
 
 @pytest.mark.parametrize(("read", "line", "named"), [
