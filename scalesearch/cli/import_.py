@@ -27,7 +27,6 @@ def command(config: str, output: Path | None, force: bool) -> None:
     from scalesearch.files import write_text
     from scalesearch.spaces import ConfigError, Space, UnbuildableError
     from scalesearch.spaces.huggingface import (
-        CONFIG_FILE,
         config_name,
         errors_named,
         read_config,
@@ -36,6 +35,9 @@ def command(config: str, output: Path | None, force: bool) -> None:
     from scalesearch.terminal import open_console, print_data, print_text
 
     path = Path(config)
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise UserError(f"--to {output}: the file is YAML", code="cannot-write",
+                        help=f"use --to {output.with_suffix('.yaml')}")
     with errors_named(path):
         architecture = read_config(require_config(path))
     text = architecture.to_yaml(config_name(path))
@@ -47,10 +49,6 @@ def command(config: str, output: Path | None, force: bool) -> None:
     if output is None:
         print_data(text.removesuffix("\n"))
         return
-    source = path / CONFIG_FILE if path.is_dir() else path
-    if output.exists() and output.samefile(source):
-        raise UserError(f"--to {output} is the configuration itself: choose another file",
-                        code="options-conflict")
     if output.exists() and not force:
         raise UserError(f"--to {output} exists", help="choose another file, or add --force",
                         code="already-exists")
