@@ -17,6 +17,7 @@ import msgspec
 
 from scalesearch.cli.options import complete_study
 from scalesearch.errors import UserError
+from scalesearch.spaces.syntax.diagnostics import closest_match
 from scalesearch.terminal import format_count, make_table, open_console, print_text, wide_console
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def find_study_folder(study: str, out: Path | None) -> Path:
     try:
         file = find_file(study, "studies")
     except UserError as error:
+        near = closest_match(folder.name, sorted(path.name for path in folder.parent.glob("*/")))
         raise UserError(f"found neither a study folder {study} nor a study file: {error}",
+                        help=f"did you mean the folder {folder.parent / near}?" if near else None,
                         code="no-study") from None
     return out or read_study(file).out
 

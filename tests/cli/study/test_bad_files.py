@@ -1,9 +1,13 @@
 """Invalid studies: errors with position and fix before the start, and exit status 2."""
 
+from pathlib import Path
+
 import pytest
 
 from scalesearch.cli.main import main
+from scalesearch.cli.study.shared import find_study_folder
 from scalesearch.library import install_command
+from tests.errors import refuses
 
 GOOD = {
     "study": "bad",
@@ -188,3 +192,10 @@ def test_commands_without_extra_have_help_and_error(verb, monkeypatch, capsys):
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == status and words in "".join(capsys.readouterr())
+
+
+def test_a_missing_folder_suggests_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    (tmp_path / "bigg.txt").touch()
+    with refuses("no-study", tmp_path / "bigg", f"{tmp_path / 'big'}?"):
+        find_study_folder(str(tmp_path / "bigg"), None)
