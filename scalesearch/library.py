@@ -49,7 +49,8 @@ def find_file(name: str, category: str) -> Path:
     which any other folder of this name does not hide.
 
     Raises:
-        UserError: it does not exist; the message lists the shipped files.
+        UserError: it does not exist. The message suggests a similar name, or else lists the shipped
+            files if ``name`` is not a path.
     """
     path = Path(name)
     with file_errors_named(name):
@@ -71,9 +72,10 @@ def find_file(name: str, category: str) -> Path:
                         *(f"{inner}/… ({count})" for inner, count in counts.items())])
     in_folder = [str(file) for file in path.parent.glob("*.yaml") if file != path]
     near = difflib.get_close_matches(name, [*in_folder, *shipped], 1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    raise UserError(f"{name}: no such file.{hint} The {category} that come with scalesearch: "
-                    f"{listed or 'none'}", code="no-such-file")
+    hint = f". Did you mean {near[0]}?" if near else ""
+    if not near and "/" not in name:
+        hint = f". The {category} that come with scalesearch: {listed or 'none'}"
+    raise UserError(f"{name}: no such file{hint}", code="no-such-file")
 
 
 def install_command(extra: str) -> str:

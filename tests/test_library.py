@@ -49,8 +49,10 @@ def test_local_file_has_precedence_over_shipped_file(monkeypatch, tmp_path):
     assert library.find_file("mine", "studies") == library.Path("mine")
     (tmp_path / "quick.yaml").touch()
     assert library.find_file("quick", "studies") == library.Path("quick.yaml")
-    with refuses("no-such-file", "nothing"):
-        library.find_file("nothing", "studies")
+    for name in ("nothing", "runs/nothing", "qick"):  # only a name without similar ones
+        with refuses("no-such-file", name) as caught:
+            library.find_file(name, "studies")
+        assert ("scaling-grammar" in str(caught.value)) == (name == "nothing")
 
 
 def test_missing_file_is_refused_with_the_nearest_name(monkeypatch, tmp_path):
