@@ -212,6 +212,10 @@ def with_original_name(spec: StudySpec, resume: bool, report: Callable[[str], ob
         return spec
     if not resume:
         with study.exclusive():  # a study that is running cannot be resumed
+            name = study.read_meta().meta.name
+            if name != spec.name:
+                raise UserError(f"{spec.out}: contains another study, {name}, not {spec.name}. "
+                                f"Choose another folder with {option('out')}", code="study-exists")
             raise UserError(f"{spec.out}: a study is here already. Continue with "
                             f"{option('resume')}, or choose another folder with {option('out')}",
                             code="study-exists")

@@ -107,8 +107,9 @@ def test_folder_without_study_is_a_user_error(tmp_path):
 def test_locked_folder_is_refused_before_data_are_loaded(folder, monkeypatch):
     monkeypatch.setattr("scalesearch.studies.engine.corpora.load_corpus",
                         lambda *_: pytest.fail("loaded"))
-    with refuses("study-exists", "--resume"):
+    with refuses("study-exists", StudyDir(Path(folder)).read_meta().meta.name, "quick") as caught:
         call("run", "quick", "--out", folder, "--backend", "inprocess")
+    assert "--resume" not in str(caught.value)
 
 
 def test_second_start_of_a_running_study_reports_that_it_is_running(folder):
