@@ -9,6 +9,7 @@ number of the trial that they repeat under ``original``.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError, option
 
 Record = Mapping[str, Any]
@@ -67,7 +68,7 @@ def score_names(record: Record) -> list[str]:
     metrics = record.get("metrics") or {}
     pairs = [*metrics.items(),
              *((TEST_PREFIX + name, value) for name, value in (metrics.get("test") or {}).items())]
-    return [name for name, value in pairs if isinstance(value, int | float)]
+    return [name for name, value in pairs if is_number(value)]
 
 
 def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) -> list[float]:
@@ -82,7 +83,7 @@ def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) ->
 def check_metric(records: Iterable[Record], metric: str) -> None:
     """Raise a UserError if training runs are finished, and none of them has the metric."""
     complete = [record for record in records if record["state"] == "complete"]
-    if complete and all(get_score(record, metric) is None for record in complete):
+    if complete and not any(is_number(get_score(record, metric)) for record in complete):
         raise UserError(f"{option('metric', metric)}: no finished training run has that score; use "
                         f"one of {', '.join(score_names(complete[0]))}", code="unknown-metric")
 

@@ -74,6 +74,12 @@ def test_single_seeds_have_no_interval():
 def test_unknown_metric_is_refused():
     with refuses("unknown-metric", "blue", "bleu"):
         build_ablation(records([20.0], [24.0]), "blue")
+    flagged = records([20.0], [24.0])
+    for flagged_record in flagged:
+        flagged_record["metrics"]["synthetic"] = True
+    with refuses("unknown-metric", "synthetic") as caught:
+        build_ablation(flagged, "synthetic")
+    assert str(caught.value).count("synthetic") == 1
 
 
 def test_duplicate_has_scores_of_original():
