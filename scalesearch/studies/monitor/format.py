@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from scalesearch.studies.forecast import ExpectedGain, ForecastStatus, StudyForecast, total_effort
 from scalesearch.studies.trials.trial import State
-from scalesearch.terminal import decimals_for_digits, format_sizes
+from scalesearch.terminal import decimals_for_digits, format_share, format_sizes
 
 # states in the order of display, with their words on the report page
 STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "unfinished",
@@ -109,5 +109,5 @@ def describe_gain(gain: ExpectedGain) -> str:
             else "one more training run is")
     proxy = f"; {gain.proxy_note}" if gain.proxy_note else ""
     return (f"{runs} expected to increase the hypervolume, up to the largest cost of the space, by "
-            f"{format_percent(gain.mean, 2)} (90 % interval {format_percent(gain.low, 2)} to "
-            f"{format_percent(gain.high, 2)}, after {gain.completed_trials} trials){proxy}")
+            f"{format_share(gain.mean)} (90 % interval {format_share(gain.low)} to "
+            f"{format_share(gain.high)}, after {gain.completed_trials} complete trials){proxy}")
