@@ -242,8 +242,8 @@ class Protocol:
         counted = "in the total as well" if self.work_weights.get("once") else "not in the total"
         macs = " to ".join(f"{bound:,}" for bound in dict.fromkeys((min(work), max(work))))
         printed = " (printed candidates)" if len(set(work)) > 1 else ""
-        return [f"macs.once {macs}{printed}: work on weights only, once per batch in training and "
-                f"one time for inference; {counted}"]
+        return [f"macs.once {macs}{printed}: work on weights only, once per training batch and "
+                f"once for inference; {counted}"]
 
     def __str__(self) -> str:
         extra = [f", +{weight} per {work_type} element"

@@ -32,6 +32,7 @@ from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State, Trial
 from scalesearch.studies.trials.trials import Trials, completed_full_runs
+from scalesearch.terminal import format_count
 from scalesearch.training.effort import (
     OTHER,
     SCORING,
@@ -278,7 +279,7 @@ def forecast_from_trials(spec: StudySpec, references: int, trials: Trials) -> St
                                spec.sampler.max_in_training),
         total.cpu_seconds * (1 - front_share) * min(1.0, low), total.cpu_seconds * max(1.0, high),
         plan.full_runs, plan.completed_runs,
-        f"{len(own)} training runs of this study, {n_complete} of them complete")
+        f"{format_count(len(own), 'training run')} of this study, {n_complete} complete")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.forecast import (
     FORECAST_FILE,
     forecast_by_measuring,
+    forecast_from_trials,
     forecast_status,
     load_or_make_forecast,
     read_forecast,
@@ -183,6 +184,13 @@ def test_remaining_time_is_the_forecast_before_first_result(tmp_path):
     assert total_effort(budget.expected).cpu_seconds == pytest.approx(forecast.cpu_seconds)
     assert total_effort(budget.spent) == Effort()
     assert budget.expected_wall_seconds == pytest.approx(forecast.wall_seconds)
+
+
+def test_one_run_is_not_plural(tmp_path):
+    driver = make_driver(tmp_path, make_plan(1), slow_work, kind="random", storage=False)
+    driver.run()
+    forecast = forecast_from_trials(spec(1), 0, driver.trials)
+    assert forecast.full_runs == 1 and "runs" not in describe_forecast(forecast)[1]
 
 
 def test_time_left_is_makespan_of_candidates(event_study):

@@ -255,8 +255,8 @@ class StudySpec(StudyFile):
         text = format_count(self.trials, "candidate")
         if self.rungs.n_pauses:
             counts = self.rungs.expected_counts(self.trials)
-            text = (f"about {counts[0]:,.0f} candidates ({counts[-1]:,.0f} of them to the end, for "
-                    f"the compute of {format_count(self.trials, 'full-budget run')})")
+            text = (f"about {counts[0]:,.0f} candidates, {counts[-1]:,.0f} of them to the end, "
+                    f"with the compute of {format_count(self.trials, 'full-budget run')}")
         if self.compute is None:
             return text
         most = text.removeprefix("about ")

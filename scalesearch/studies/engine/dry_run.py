@@ -147,12 +147,13 @@ class DryRun:
             if self.replacements:
                 yield from self.replacements.describe()
                 yield (f"Would fine-tune up to {format_count(spec.trials, 'combination')} of them, "
-                       f"seeds each: {spec.seeds.references}, at most {self.planned_runs} runs, "
-                       f"{workers}")
+                       f"{format_count(spec.seeds.references, 'seed')} each: at most "
+                       f"{format_count(self.planned_runs, 'run')}, {workers}")
                 return
             yield (f"Would train {len(self.trials_to_train)} of "
-                   f"{format_count(len(self.trials), 'row')}, seeds each: {spec.seeds.references}, "
-                   f"{self.planned_runs} runs in all, {workers}")
+                   f"{format_count(len(self.trials), 'row')}, "
+                   f"{format_count(spec.seeds.references, 'seed')} each: "
+                   f"{format_count(self.planned_runs, 'run')}, {workers}")
             yield from self._describe_complete()
             return
         odds = self.feasibility

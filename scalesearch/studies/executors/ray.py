@@ -62,6 +62,7 @@ from scalesearch.studies.executors.ray_environment import (
 )
 from scalesearch.studies.executors.saturation import SaturationPoint
 from scalesearch.studies.trials.study_dir import resume_hint
+from scalesearch.terminal import format_count
 from scalesearch.training.gpus import (
     Gpu,
     gpu_share,
@@ -251,8 +252,8 @@ class RayRunner(Runner):
             gpus = f" and the share of a GPU that its memory needs ({service})"
         capacity = cluster_capacity(self._amounts)
         limit = f"; {capacity} fit at a time now" if capacity < self.slots else ""
-        return (f"{self.slots} Ray workers on {where}, {self._amounts['CPU']:g} CPU{gpus} each"
-                f"{limit}")
+        return (f"{format_count(self.slots, 'Ray worker')} on {where}, "
+                f"{self._amounts['CPU']:g} CPU{gpus} each{limit}")
 
     def _event_of_task(self, task: Any) -> JobEvent:
         job = self._running.pop(task)

@@ -87,7 +87,8 @@ def describe_forecast(forecast: StudyForecast | str) -> list[str]:
             f"({format_duration(forecast.cpu_seconds_low)} to "
             f"{format_duration(forecast.cpu_seconds_high)}): {parts}",
             f"  about {format_duration(forecast.wall_seconds)} wall-clock time, "
-            f"{forecast.full_runs:,.4g} full-budget runs; based on {forecast.basis}"]
+            f"{forecast.full_runs:,.4g} full-budget run{'' if forecast.full_runs == 1 else 's'}; "
+            f"based on {forecast.basis}"]
 
 
 def describe_forecast_status(status: ForecastStatus) -> str:

@@ -95,7 +95,7 @@ def test_dry_run_warns_of_uneven_heads_and_counts_rungs(tmp_path, monkeypatch):
                            more="rungs: { first: 0.3333, spacing: 3, eta: 3 }")
     assert "4 heads do not divide width 18" in text
     started, completed = map(int, re.findall(
-        r"about (\d+) candidates \((\d+) of them to the end", text)[0])
+        r"about (\d+) candidates, (\d+) of them to the end", text)[0])
     assert started == pytest.approx(3 * completed, abs=3)
     assert started / 3 + completed * 2 / 3 == pytest.approx(9, abs=1)
 
