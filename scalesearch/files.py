@@ -24,8 +24,10 @@ MAX_SOCKET_PATH_BYTES = 103  # on macOS; Linux allows 107
 MAX_NAME_BYTES = 200  # file systems allow 255 bytes; some names get a suffix
 # file descriptors of this process; a new descriptor would have another position
 STANDARD_STREAM_HANDLES = {"/dev/stdout": 1, "/dev/stderr": 2}
-# disk full, quota exceeded, file too large
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# errors of a disk without space for a file, and what to do
+DISK_FULL_ADVICE = {
+    errno.ENOSPC: "Free space in {folder}", errno.EDQUOT: "Free space in your quota for {folder}",
+    errno.EFBIG: "Raise the limit of the file size (ulimit -f), or use another file system"}
 
 
 class DiskFullError(UserError):
@@ -94,13 +96,14 @@ def disk_full_guard(path: Path) -> Iterator[None]:
         yield
     except Exception as error:
         full: BaseException | None = error
-        while full and not (isinstance(full, OSError) and full.errno in DISK_FULL_ERRNOS):
+        while full and not (isinstance(full, OSError) and full.errno in DISK_FULL_ADVICE):
             full = full.__cause__ or full.__context__  # torch.save wraps it in another error
         if not isinstance(full, OSError):
             raise
         state = "the existing file is unchanged" if path.exists() else "no file was created"
-        raise DiskFullError(f"{path}: cannot be written: {full.strerror}; {state}. Free space in "
-                            f"{path.parent}, then run the command again") from error
+        advice = DISK_FULL_ADVICE[full.errno or 0].format(folder=path.parent)
+        raise DiskFullError(f"{path}: cannot be written: {full.strerror}; {state}. {advice}, then "
+                            "run the command again") from error
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:

@@ -17,6 +17,7 @@ import torch
 from scalesearch import files
 from scalesearch.files import (
     copy_files,
+    disk_full_guard,
     read_regular,
     socket_root,
     write_atomic,
@@ -85,6 +86,13 @@ def test_full_disk_is_reported_and_keeps_the_old_file(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert os.listdir(tmp_path) == ["kept"] and path.read_text() == "old"
+
+
+def test_advice_on_a_full_disk_fits_its_cause(tmp_path: Path) -> None:
+    for number, part in ((errno.ENOSPC, tmp_path), (errno.EDQUOT, f"quota for {tmp_path}"),
+                         (errno.EFBIG, "ulimit -f")):
+        with refuses("disk-full", part), disk_full_guard(tmp_path / "x"):
+            raise OSError(number, os.strerror(number))
 
 
 @pytest.fixture
