@@ -209,7 +209,10 @@ class StudyDir:
             raise UserError(f"{self.folder}: {owner} is already running this study",
                             code="study-running") from None
         except OSError as error:
-            raise UserError(f"{self.folder}: cannot be written ({error.strerror}); choose another "
+            parent = next(path for path in self.folder.absolute().parents if path.exists())
+            problem = ("cannot be written" if self.folder.is_dir()
+                       else f"the folder cannot be created in {parent}")
+            raise UserError(f"{self.folder}: {problem} ({error.strerror}); choose another "
                             f"{option('out')}", code="cannot-write") from None
         try:
             for folder in (self.folder, *self.folder.glob("trials/*")):

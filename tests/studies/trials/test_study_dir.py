@@ -1,5 +1,6 @@
 """The folder: one owner, a log that stays readable, events that fold to the same state."""
 
+import errno
 import json
 import os
 import subprocess
@@ -30,6 +31,16 @@ def test_second_owner_is_rejected_while_the_first_lives(tmp_path):
     first.communicate()
     with StudyDir(tmp_path).exclusive():
         assert (tmp_path / ".owner").read_text().startswith(f"process {os.getpid()} ")
+
+
+def test_folder_that_cannot_be_created_is_refused_with_its_existing_parent(tmp_path, monkeypatch):
+    def refuse(folder):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr("scalesearch.studies.trials.study_dir.make_folder", refuse)  # as in /proc
+    with refuses("cannot-write", f"created in {tmp_path} "), \
+            StudyDir(tmp_path / "x" / "y").exclusive():
+        pass
 
 
 def test_folder_without_a_study_is_rejected(tmp_path):
