@@ -5,6 +5,7 @@ that ended without a logger is logged when the study is resumed. If a tool fails
 missing.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -119,6 +120,8 @@ class MLflow(Logger):
     def __init__(self, study: StudyDir, report: Callable[[str], object]) -> None:
         from mlflow import MlflowClient
 
+        # it reports that it creates the tables of a new database
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
         self._connect = partial(MlflowClient,
                                 os.environ.get("MLFLOW_TRACKING_URI") or mlflow_uri(study))
         self._id = ""

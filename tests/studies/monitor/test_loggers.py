@@ -71,13 +71,15 @@ def read_mlflow(study):
                          [(Files, "json", read_files),
                           (TensorBoard, "tensorboard", read_tensorboard),
                           (MLflow, "mlflow", read_mlflow)])
-def test_complete_trials_are_logged_once(tmp_path, monkeypatch, logger_class, package, read):
+def test_complete_trials_are_logged_once(
+        tmp_path, monkeypatch, capfd, logger_class, package, read):
     pytest.importorskip(package)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     make_driver(tmp_path, make_plan(2)).run()  # without a logger
     for trials in (3, 4, 4):
         logger = logger_class(StudyDir(tmp_path).load(), pytest.fail)
         make_driver(tmp_path, make_plan(trials), view=logger).run()
+    assert "INFO" not in capfd.readouterr().err  # of mlflow
     logged = read(logger.study)
     done = StudyDir(tmp_path).load().trials.with_state(State.COMPLETE)
     assert sorted(logged) == [trial.number for trial in done] and len(done) == 4
