@@ -160,11 +160,13 @@ def format_expr(expr: Expr, outer: int = IF) -> str:
 def format_byte_limit(value: int) -> str:
     """A limit in bytes, in KiB, MiB or GiB if that is exact; otherwise ``1,234``.
 
-    Limits such as 512k, which are round in decimal units, are not converted.
+    Limits such as 512k, which are shorter in decimal units, are not converted.
     """
-    for unit in ("Gi", "Mi", "Ki") if format_expr(Value(value)).isdecimal() else ():
+    for unit in ("Gi", "Mi", "Ki"):
         if value >= UNIT_SCALES[unit] and 10 * value % UNIT_SCALES[unit] == 0:
-            return f"{value / UNIT_SCALES[unit]:.12g}{unit}B"
+            text = f"{value / UNIT_SCALES[unit]:.12g}{unit}B"
+            if len(text) <= len(format_expr(Value(value))):
+                return text
     return f"{value:,}"
 
 

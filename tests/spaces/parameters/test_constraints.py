@@ -124,6 +124,7 @@ def test_word_that_is_also_a_key_is_a_word_in_comparisons():
 
 @pytest.mark.parametrize(("condition", "label"), [
     ("memory.weights <= 1048576", "memory.weights <= 1MiB"),
+    ("memory.cache <= 100MiB", "memory.cache <= 100MiB"),
     ("memory.weights <= 1.5GiB and width <= 1048576",
      "memory.weights <= 1.5GiB and width <= 1048576"),
     ("1KiB <= artifact.bytes <= 10MiB or not memory.cache > 512k",
