@@ -47,6 +47,7 @@ class ExportFormat(ABC):
         install_extra: extra of this package that installs them.
         has_decoder: whether an artifact is verified by its translations. If not, it holds the
             unchanged weights.
+        holds_two_vocabularies: whether source and target can have a vocabulary each.
     """
 
     name: str
@@ -57,6 +58,7 @@ class ExportFormat(ABC):
     runtime = ""
     install_extra = "export"
     has_decoder = True
+    holds_two_vocabularies = True
 
     @abstractmethod
     def unsupported_reasons(self, block: Block) -> list[str]:

@@ -18,7 +18,7 @@ from safetensors.torch import save
 from scalesearch.blocks.core import PAD, Block
 from scalesearch.cost import load_protocol
 from scalesearch.data import BOS, EOS, UNK
-from scalesearch.errors import UserError, option
+from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.export.export import collect_provenance
 from scalesearch.export.huggingface.bundle import bundle_source
@@ -54,6 +54,7 @@ class HuggingFaceFormat(ExportFormat):
     packages = ("jinja2", "transformers")
     runtime = "transformers"
     install_extra = "huggingface"
+    holds_two_vocabularies = False
 
     def unsupported_reasons(self, block: Block) -> list[str]:
         return []
@@ -68,10 +69,6 @@ class HuggingFaceFormat(ExportFormat):
         return [f"class: {OWN_CLASS}, whose code is in the folder (trust_remote_code=True){needs}"]
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
-        if trained.tokenizer.is_pair:
-            raise UserError(f"{option('to', self.name)} holds models with one vocabulary, and this "
-                            "one has two\nThese formats can: torch, onnx, ctranslate2",
-                            key="target_vocab", code="not-exportable")
         dtype = DTYPES[quantization]
         native = _find_class(trained).model
         state = trained.model.state_dict()
