@@ -20,9 +20,10 @@ import hashlib
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import chain, count, repeat
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,8 +35,7 @@ from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 
 _WORD = re.compile("▁?[^▁]*", re.DOTALL)
-_MAX_CACHED_SAMPLES = 1 << 20
-_UNKNOWN_SAMPLE: list[int] = []
+_MAX_CACHED_WORDS = 1 << 20
 _MAX_LINES = 4_000_000
 _MAX_LINE_BYTES = 1 << 16
 _MAX_MODEL_BYTES = 1 << 28  # a vocabulary of a million entries has about 30 MB
@@ -160,39 +160,37 @@ class Tokenizer:
                 for line in self._processor.normalize(list(sentences))]
 
     def _sample_word(self, word: str, dropout: float, draw: Callable[[], float]) -> list[int]:
-        """Encode a word with BPE-dropout; results are cached by the merges that are left out."""
-        left_out = 1  # a bit per possible merge
-        while (ids := self._samples.get((word, left_out), _UNKNOWN_SAMPLE)) is None:
-            left_out = 2 * left_out + (draw() < dropout)
-        if ids is not _UNKNOWN_SAMPLE:
-            return ids
-        decided = [bit == "1" for bit in f"{left_out:b}"[:0:-1]]
-
-        def is_left_out() -> bool:
-            nonlocal left_out
-            if decided:
-                return decided.pop()
-            self._samples[word, left_out] = None
-            left_out = 2 * left_out + (draw() < dropout)
-            return bool(left_out & 1)
-
-        if len(self._samples) > _MAX_CACHED_SAMPLES:
-            self._samples.clear()
-        ids = self._merge(word, is_left_out)
-        self._samples[word, left_out] = ids
+        """Encode a word with BPE-dropout."""
+        if word not in self._encoded_words:
+            if len(self._encoded_words) > _MAX_CACHED_WORDS:
+                self._encoded_words.clear()
+            self._encoded_words[word] = self._merge(word, repeat(False))
+        ids, n_merges = self._encoded_words[word]
+        for n_merged in range(n_merges):
+            if draw() < dropout:
+                later = (draw() < dropout for _ in count())
+                return self._merge(word, chain(repeat(False, n_merged), [True], later))[0]
         return ids
 
     @cached_property
-    def _samples(self) -> dict[tuple[str, int], list[int] | None]:
-        """Word and merges that are left out to ids; None if more merges are possible."""
+    def _encoded_words(self) -> dict[str, tuple[list[int], int]]:
+        """Word to its ids and number of merges without dropout."""
         return {}
 
-    def _merge(self, word: str, is_left_out: Callable[[], bool]) -> list[int]:
-        """Encode a word by BPE, without the possible merges for which ``is_left_out()`` is true."""
+    def _merge(self, word: str, is_left_out: Iterator[bool]) -> tuple[list[int], int]:
+        """Encode a word by BPE.
+
+        Args:
+            is_left_out: for each possible merge, whether it is left out.
+
+        Returns:
+            Ids, and the number of merges.
+        """
         symbols = list(word)  # empty after it was merged with the one before
         before = [*range(-1, len(word) - 1)]
         after = [*range(1, len(word)), -1]
         merges: list[tuple[float, int, int, str]] = []
+        n_merges = 0
 
         def add_merge(left: int, right: int) -> None:
             if left >= 0 and right >= 0:
@@ -206,8 +204,9 @@ class Tokenizer:
             _, left, right, merged = heappop(merges)
             is_possible = symbols[left] and symbols[right] and (
                 symbols[left] + symbols[right] == merged)
-            if not is_possible or is_left_out():
+            if not is_possible or next(is_left_out):
                 continue
+            n_merges += 1
             symbols[left] = merged
             symbols[right] = ""
             after[left] = after[right]
@@ -217,7 +216,8 @@ class Tokenizer:
             add_merge(left, after[left])
         ids = [id for symbol in symbols if symbol for id in self._symbol_ids(symbol)]
         # as in the library, unknown characters in a row are one token
-        return [id for id, previous in zip(ids, [None, *ids]) if not id == previous == UNK]
+        ids = [id for id, previous in zip(ids, [None, *ids]) if not id == previous == UNK]
+        return ids, n_merges
 
     def _symbol_ids(self, symbol: str) -> list[int]:
         """Return the id of an entry, or of an unknown character: UNK, or its bytes if possible."""
