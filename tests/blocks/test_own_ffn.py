@@ -21,7 +21,7 @@ from scalesearch.spaces import ConfigError, Space, UnbuildableError
 from scalesearch.spaces.schema import builtin
 from scalesearch.studies.engine.setup import (
     check_blocks,
-    drop_infeasible_architectures,
+    check_costs_of_blocks,
     make_evaluator,
 )
 from scalesearch.testing import BlockSample, check_ffn, checks, registered_blocks
@@ -181,10 +181,14 @@ def test_studies_refuse_blocks_with_undeclared_products(
     keys = {"study": "own", "space": space, "data": "builtin", "recipe": "quick",
             "objectives": {"bleu": "max"}, "protocol": {"source": 6, "target": 6, "vocab": 40}}
     spec = ss.study(keys, backend="inprocess", workers=1, out=tmp_path / "own").spec
-    evaluator = make_evaluator(spec, None)
-    assert drop_infeasible_architectures(spec, evaluator) is spec
+    reference = ss.space(text("hidden: 8")).architecture()
+    of_reference = ss.study({**keys, "space": "small/plain", "reference": reference}).spec
+    specs = (spec, of_reference)
+    for spec in specs:
+        check_costs_of_blocks(spec, make_evaluator(spec, None))
     once = Grouped.forward
     monkeypatch.setattr(Grouped, "forward",
                         lambda self, *arguments: once(self, *arguments) + once(self, *arguments))
-    with refuses("costs-differ", "maxout"):
-        drop_infeasible_architectures(spec, evaluator)
+    for spec in specs:
+        with refuses("costs-differ", "maxout"):
+            check_costs_of_blocks(spec, make_evaluator(spec, None))

@@ -255,7 +255,7 @@ def describe_unused(keys: Iterable[str], models: Collection[str]) -> list[str]:
     unused = [key for key in keys
               if all(key.startswith(UNUSED_PREFIXES[model]) for model in models)]
     return [f"no effect in {' or '.join(sorted(models))} models: {', '.join(unused)}; remove these "
-            "keys, or each network is counted several times"] if unused else []
+            "keys"] if unused else []
 
 
 def build_section(config: Config, name: str) -> ModelSection:

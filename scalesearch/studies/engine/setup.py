@@ -7,7 +7,7 @@ import math
 import random
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -91,9 +91,7 @@ def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> Stud
     """
     if spec.architectures is None:
         check_feasible(evaluator, spec.sampler.seed)
-        check_costs_of_blocks(evaluator, _sample_architectures(evaluator, spec.sampler.seed))
         return spec
-    check_costs_of_blocks(evaluator, (row.architecture for row in spec.named_architectures))
     feasible = spec.architectures.filter_by_limits(
         lambda architecture: evaluator.evaluate_architecture(architecture).reason)
     return spec.replace(architectures=feasible)
@@ -140,25 +138,17 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
                     code="budget-unmet")
 
 
-def _sample_architectures(evaluator: Evaluator, seed: int) -> Iterator[ModelSpec]:
-    """Yield architectures of random candidates."""
-    rng = random.Random(seed)
-    for _ in range(FEW_SAMPLES):
-        values = evaluator.joint_space.resolve(lambda name, parameter: parameter.sample(rng))
-        if architecture := evaluator.architecture(values.params):
-            yield architecture
-
-
-def check_costs_of_blocks(evaluator: Evaluator, architectures: Iterable[ModelSpec]) -> None:
+def check_costs_of_blocks(spec: StudySpec, evaluator: Evaluator) -> None:
     """Compare the costs of blocks of other packages with PyTorch's counter.
 
-    The first architecture that has a block is counted.
+    Each block is counted in the first architecture that has it: of the named ones, and of random
+    candidates of a search.
 
     Raises:
         UserError: the costs differ.
     """
     unchecked = set(foreign_blocks())
-    for architecture in architectures if unchecked else ():
+    for architecture in _example_architectures(spec, evaluator) if unchecked else ():
         names = unchecked & set(re.findall(r"\w+", str(architecture.config)))
         if not names:
             continue
@@ -179,6 +169,18 @@ def check_costs_of_blocks(evaluator: Evaluator, architectures: Iterable[ModelSpe
                                 f"{check.measured - check.explained:,}",
                                 help="correct its `parts` or `loop_nests` "
                                 "(docs/develop/blocks.md)", code="costs-differ")
+
+
+def _example_architectures(spec: StudySpec, evaluator: Evaluator) -> Iterator[ModelSpec]:
+    """Yield the named architectures and, of a search, random candidates."""
+    yield from (named.architecture for named in spec.named_architectures)
+    if spec.architectures is not None:
+        return
+    rng = random.Random(spec.sampler.seed)
+    for _ in range(FEW_SAMPLES):
+        values = evaluator.joint_space.resolve(lambda name, parameter: parameter.sample(rng))
+        if architecture := evaluator.architecture(values.params):
+            yield architecture
 
 
 def build_sampler(spec: StudySpec, evaluator: Evaluator) -> BaseSampler | None:
