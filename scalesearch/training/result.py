@@ -3,7 +3,7 @@
 import functools
 import platform
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from scalesearch.training.effort import Effort
 RESULT_FILE = "result.json"
 VERSIONED_PACKAGES = ("scalesearch", "torch", "numpy", "sentencepiece", "sacrebleu", "rouge-score",
                       "unbabel-comet")
+PLUGIN_GROUPS = ("scalesearch.blocks", "scalesearch.samplers")
 
 
 @dataclass
@@ -103,12 +104,19 @@ class Result:
 
 
 def package_versions(*others: str) -> dict[str, str]:
-    """Return versions of Python, of relevant packages and of ``others``."""
-    installed = {"python": platform.python_version()}
+    """Return versions of Python, of relevant packages, of plugins and of ``others``."""
+    installed = {"python": platform.python_version(), **_plugin_versions()}
     for package in (*VERSIONED_PACKAGES, *others):
         if package_version := _package_version(package):
             installed[package] = package_version
     return installed
+
+
+@functools.cache
+def _plugin_versions() -> dict[str, str]:
+    """Return the versions of the installed packages that register blocks or samplers."""
+    return {point.dist.name: point.dist.version for group in PLUGIN_GROUPS
+            for point in entry_points(group=group) if point.dist}
 
 
 @functools.cache

@@ -5,6 +5,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from scalesearch.files import DiskFullError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.tasks import TASKS
 from scalesearch.training import Result, loop, read_checkpoint, run, train
+from scalesearch.training import result as results
 from scalesearch.training.checkpoint import (
     DESCRIPTION_FILES,
     EXPORTED_FILES,
@@ -222,6 +224,14 @@ def test_damaged_checkpoint_raises_user_error(corpus, out) -> None:
 
 
 @pytest.mark.full
+def test_versions_of_packages_that_register_blocks(monkeypatch) -> None:
+    package = SimpleNamespace(name="own-blocks", version="1.2")
+    points = {"scalesearch.blocks": [SimpleNamespace(dist=package), SimpleNamespace(dist=None)]}
+    monkeypatch.setattr(results, "entry_points", lambda group: points.get(group, []))
+    monkeypatch.setattr(results, "_plugin_versions", results._plugin_versions.__wrapped__)
+    assert results.package_versions()["own-blocks"] == "1.2"
+
+
 def test_results_depend_on_the_seed_only(corpus, tmp_path) -> None:
     runs = [train(tiny(), corpus, recipe(), tmp_path / name, seed=seed)
             for name, seed in (("a", 1), ("b", 1), ("c", 2))]
