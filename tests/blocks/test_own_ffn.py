@@ -184,11 +184,18 @@ def test_studies_refuse_blocks_with_undeclared_products(
     reference = ss.space(text("hidden: 8")).architecture()
     of_reference = ss.study({**keys, "space": "small/plain", "reference": reference}).spec
     specs = (spec, of_reference)
+    warnings: list[str] = []
     for spec in specs:
-        check_costs_of_blocks(spec, make_evaluator(spec, None))
+        check_costs_of_blocks(spec, make_evaluator(spec, None), warnings.append)
+    assert not warnings
     once = Grouped.forward
+    with monkeypatch.context() as context:
+        context.setattr(Grouped, "forward",
+                        lambda self, module, x: once(self, module, x) * x.sum().item())
+        check_costs_of_blocks(spec, make_evaluator(spec, None), warnings.append)
+    assert len(warnings) == 1 and "`maxout`" in warnings[0]
     monkeypatch.setattr(Grouped, "forward",
                         lambda self, *arguments: once(self, *arguments) + once(self, *arguments))
     for spec in specs:
         with refuses("costs-differ", "maxout"):
-            check_costs_of_blocks(spec, make_evaluator(spec, None))
+            check_costs_of_blocks(spec, make_evaluator(spec, None), warnings.append)

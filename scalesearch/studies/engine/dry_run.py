@@ -265,7 +265,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
             number=0, label="parent", state=State.PENDING, reason="its blocks are replaced")
         return DryRun(spec, evaluator, (parent,), tuple(notes), teacher=teacher,
                       forecast="the combinations are not known yet", replacements=replacements)
-    setup.check_costs_of_blocks(spec, evaluator)
+    setup.check_costs_of_blocks(spec, evaluator, notes.append)
     within = setup.drop_infeasible_architectures(spec, evaluator)
     fixed = spec.named_architectures or within.named_architectures
     fixed_trials = tuple(evaluator.evaluate_architecture(row.architecture, {})

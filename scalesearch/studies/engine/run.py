@@ -56,7 +56,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         corpora = load_corpora(spec, report)
         teacher = find_teacher(spec, corpora.first)
         evaluator = setup.make_evaluator(spec, corpora)
-        setup.check_costs_of_blocks(spec, evaluator)
+        setup.check_costs_of_blocks(spec, evaluator, report)
         spec = setup.drop_infeasible_architectures(spec, evaluator)
         meta = setup.study_facts(spec, corpora, evaluator, teacher.meta if teacher else None)
         sampler = setup.build_sampler(spec, evaluator)

@@ -138,11 +138,12 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
                     code="budget-unmet")
 
 
-def check_costs_of_blocks(spec: StudySpec, evaluator: Evaluator) -> None:
+def check_costs_of_blocks(spec: StudySpec, evaluator: Evaluator,
+                          report: Callable[[str], object]) -> None:
     """Compare the costs of blocks of other packages with PyTorch's counter.
 
     Each block is counted in the first architecture that has it: of the named ones, and of random
-    candidates of a search.
+    candidates of a search. ``report`` gets a warning if a block cannot be counted.
 
     Raises:
         UserError: the costs differ.
@@ -159,7 +160,10 @@ def check_costs_of_blocks(spec: StudySpec, evaluator: Evaluator) -> None:
         try:
             checks = verify_costs(architecture.block, protocol.source, protocol.target,
                                   protocol.vocab_size, protocol.length, with_fvcore=False)
-        except RuntimeError:  # the block reads numbers, which meta tensors do not have
+        except RuntimeError as error:  # it reads numbers, which meta tensors do not have
+            message = str(error).partition("\n")[0]
+            report(f"warning: the costs of the block `{min(names)}` are not compared with "
+                   f"PyTorch's counter, since it fails on the meta device: {message}")
             continue
         for check in checks:
             if not check.is_equal:
