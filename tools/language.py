@@ -90,7 +90,7 @@ def files_at(revision: str | None) -> dict[str, str]:
                                  text=True).stdout
         names = [name
                  for name in listing.split("\n")
-                 if name.endswith((".py", ".md")) and (ROOT / name).exists()]
+                 if name.endswith((".py", ".md", ".yaml")) and (ROOT / name).exists()]
         return {name: (ROOT / name).read_text() for name in names}
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True,
                              capture_output=True).stdout

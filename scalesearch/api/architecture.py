@@ -33,7 +33,7 @@ class Architecture(assembly.ModelSpec):
     Attributes:
         config: key to value.
         block: description from which costs and module follow.
-        id: hash of the configuration.
+        id: hash of the network.
         protocol: protocol of its space, under which costs are evaluated.
     """
 

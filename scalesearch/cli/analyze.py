@@ -37,7 +37,7 @@ class SplitName(click.Choice):
 
 
 @click.command(name="analyze")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path))
 @option("data", required=True)
 @click.option("--split", "split_name", default="validation", show_default=True,
               type=SplitName(SPLITS), help="Split of the data.")
@@ -46,13 +46,13 @@ class SplitName(click.Choice):
         help="Output folder for CSV files, figures and analysis.json.")
 @option("format")
 @option("json")
-def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder: Path | None,
+def command(model: Path, data: str, split_name: str, sentences: int, folder: Path | None,
             as_json: bool) -> None:
-    """Analyze the trained model in the folder CHECKPOINT on some sentences.
+    """Analyze the trained model in the folder MODEL on some sentences.
 
-    The folder is a finished training or a trial of a study. Results: diversity of heads, uniformity
-    of tokens, active hidden units, uses of shared weights, and gradient norms per group of
-    parameters.
+    The folder is a finished training run or a trial of a study. Results: diversity of heads,
+    uniformity of tokens, active hidden units, uses of shared weights, and gradient norms per group
+    of parameters.
 
     \b
     Example: scalesearch analyze runs/model --data builtin
@@ -66,13 +66,13 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
     from scalesearch.training.checkpoint import TOKENIZER_FILE
     from scalesearch.training.input_files import read_data_spec
 
-    trained = read_checkpoint(checkpoint)
+    trained = read_checkpoint(model)
     spec, section = read_data_spec(data)
     if spec.task != trained.task:
         raise UserError(f"{data} is for the task {spec.task}, but the model was trained for "
                         f"{trained.task}. Use data with `task: {trained.task}`",
                         code="other-task")
-    spec = spec.use_tokenizer(checkpoint / TOKENIZER_FILE).replace(lowercase=trained.is_lowercase)
+    spec = spec.use_tokenizer(model / TOKENIZER_FILE).replace(lowercase=trained.is_lowercase)
     with section.locate_errors():
         corpus = load_corpus(spec, base=section.file.parent)
     split = take_sentences(getattr(corpus, split_name), sentences)
@@ -81,10 +81,10 @@ def command(checkpoint: Path, data: str, split_name: str, sentences: int, folder
                         "Choose another split", code="no-such-sentences")
     result = analyze_model(trained.model, trained.architecture.block, split, trained.recipe)
     if not math.isfinite(result.gradients.norm):
-        raise UserError(f"{checkpoint}: the model's loss or its gradient is not a finite number "
+        raise UserError(f"{model}: the model's loss or its gradient is not a finite number "
                         f"(loss {result.gradients.loss}). The training diverged, and the model "
                         "cannot be analyzed", code="diverged")
-    about = {"checkpoint": checkpoint.name, "architecture": trained.architecture.id,
+    about = {"checkpoint": model.name, "architecture": trained.architecture.id,
              "data": asdict(corpus.facts), "split": split_name, "sentences": len(split),
              "label_smoothing": trained.recipe.label_smoothing}
     written = []

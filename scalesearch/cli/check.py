@@ -48,7 +48,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
     """Validate the space FILE, and print its size.
 
     All errors of the file are reported with their positions. The share of candidates that meet each
-    constraint is estimated from random candidates, which choose each parameter uniformly.
+    constraint is estimated from candidates with uniformly sampled parameters.
     `scalesearch feasible` estimates the share of all configurations instead.
 
     \b
@@ -197,8 +197,8 @@ def _never_satisfied(constraint: Constraint, candidates: Sequence[CostedCandidat
                     distance = abs(value - limit)
                     share = f" ({100 * distance / abs(limit):,.1f} %)" if limit else ""
                     direction = "above" if value > limit else "below"
-                    difference = (f"{_format_number(distance)}{share} {direction} "
-                                  f"{_format_number(limit)}" if distance else "just not enough")
+                    relation = f"{_format_number(distance)}{share} {direction}"
+                    difference = f"{relation if distance else 'equal to'} {_format_number(limit)}"
                     help = (f"the nearest candidate has {format_expr(side)} = "
                             f"{_format_number(value)}: {difference}")
     subject = _none_of(len(candidates), "satisfies", "does not satisfy")

@@ -50,8 +50,8 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
     selection = (trial, best, constraint)
     if (Path(model) / ARCHITECTURE_FILE).is_file():
         if selection != (None, None, None):
-            raise UserError(f"{model} is a single training; TRIAL, --best and --constraint select "
-                            "among the trials of a study", code="options-conflict")
+            raise UserError(f"{model} is a single training run; TRIAL, --best and --constraint "
+                            "select among the trials of a study", code="options-conflict")
         source = Path(model)
         label = source.resolve().name
         reason = model

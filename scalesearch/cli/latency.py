@@ -192,8 +192,8 @@ def calibrate(file: str, settings: tuple[str, ...], vocab: int | None, format_na
     format = get_format(format_name)
     space = load_space(file, settings)
     if not format.has_decoder:
-        raise UserError(f"--to {format.name} copies the files of a training; choose another format",
-                        code="not-exportable")
+        raise UserError(f"--to {format.name} copies the files of a training run; choose another "
+                        "format", code="not-exportable")
     quantization = resolve_quantization(format, quantize)
     if clock == "cpu" and setup.threads > 1:
         raise UserError("--clock cpu adds up the time of all threads, which is not a latency; set "

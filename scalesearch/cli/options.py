@@ -172,7 +172,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
                  "edgeformer, delight or train."},
     "source": {"type": SIZE, "metavar": "S", "help": "Source tokens per sentence."},
     "target": {"type": SIZE, "metavar": "T", "help": "Target tokens per sentence."},
-    "length": {"type": SIZE, "metavar": "N", "help": "Tokens of a language model's context, also "
+    "length": {"type": SIZE, "metavar": "N", "help": "Tokens of a language model's context, and "
                "of source and target; adds macs.prefill and macs.decode_step."},
     "cache": {"type": click.Choice(tuple(CACHE_TYPES)),
               "help": "Type of the numbers in memory.cache.  [default: float32]"},
@@ -185,8 +185,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
                 "help": "Latency model (from `latency calibrate`) for latency.predicted."},
     "recipe": {"metavar": "NAME|FILE", "help": "Recipe for macs.update, macs.run, "
                "memory.optimizer and memory.training: a preset or a file."},
-    "pairs": {"type": COUNT, "help": "Sentence pairs of the run; with a recipe in epochs, of an "
-              "epoch."},
+    "pairs": {"type": COUNT, "help": "Sentence pairs of the run, or of an epoch if the recipe "
+              "is in epochs."},
     # models
     "to": {"name": "format_name", "default": "ctranslate2",
            "help": "Export format of models that are not exported yet."},
@@ -201,7 +201,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "max-length-a": {"type": click.FloatRange(0, 1000), "show_default": "the model's",
                      "help": "A translation has at most A · source tokens + B tokens."},
     "max-length-b": {"type": click.IntRange(0, 100_000), "show_default": "the model's",
-                     "help": "B of this limit."},
+                     "help": "B in --max-length-a."},
     "allow-unk": {"is_flag": True, "help": "Allow unknown tokens in translations; each is printed "
                   "as ⁇."},
     "batch": {"default": 6144, "type": COUNT, "help": "Source tokens per batch."},

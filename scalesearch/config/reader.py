@@ -206,7 +206,7 @@ class ConfigReader:
             position = self.node_at(parent).position
             if position.source.has_lines:  # a missing key has no text to underline
                 position = replace(position, end=position.column + 1)
-            self.report_problem(position, f"`{path}` is missing: {field.doc}", addition,
+            self.report_problem(position, f"`{path}` is missing ({field.doc})", addition,
                                 code="missing-key")
         else:
             self.add_value_error(error, path, field)

@@ -232,7 +232,7 @@ class Protocol:
                 if self.name == "decode-uncached" else "")
         if self.name == "train":
             flops += "; forward and backward pass"
-        return (f"{flops}; left out: softmax, activations, residual sums, "
+        return (f"{flops}; not in macs: softmax, activations, residual sums, "
                 f"{', '.join(left_out)}{kept}")
 
     def weight_work_lines(self, *work: int) -> list[str]:

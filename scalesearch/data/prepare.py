@@ -224,7 +224,7 @@ def _normalize(line: str) -> str:
 def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
     """Yield notes about dropped or truncated pairs and overlapping splits."""
     if spec.builtin:
-        yield "synthetic text from the built-in grammar: scores compare architectures, nothing else"
+        yield "synthetic text from the built-in grammar: scores only compare architectures"
     if spec.file_format == "text":
         yield from _describe_text(spec, counts)
         return

@@ -184,9 +184,9 @@ def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
 
 
 def check_exportable(format: ExportFormat, block: object, quantization: str) -> None:
-    """Check that ``format`` can hold an architecture.
+    """Check that ``format`` supports an architecture.
 
-    Raises UserError with every reason, and the formats that can hold it.
+    Raises UserError with every reason, and the formats that support it.
     """
     resolve_quantization(format, quantization)
     if isinstance(block, EncoderOnly) and format.has_decoder:
@@ -196,7 +196,7 @@ def check_exportable(format: ExportFormat, block: object, quantization: str) -> 
         others = [name for name in FORMAT_CLASSES if name != format.name
                   and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]
         listed = "".join(f"\n  {reason}" for reason in reasons)
-        raise UserError(f"{option('to', format.name)} cannot hold this architecture:{listed}\n"
+        raise UserError(f"{option('to', format.name)} does not support this architecture:{listed}\n"
                         f"These formats can: {', '.join(others)}", code="not-exportable")
 
 

@@ -39,8 +39,8 @@ class Translator:
         notes: why translations are less accurate on this machine, or may differ from verified ones.
 
     Raises:
-        UserError: the folder is neither a training nor an artifact, its task does not map a line
-            to a line, ``n_best`` exceeds the beam, or the models cannot form an ensemble.
+        UserError: the folder is neither a training run nor an artifact, its task does not map a
+            line to a line, ``n_best`` exceeds the beam, or the models cannot form an ensemble.
     """
 
     def __init__(self, folder: Path | str | Sequence[str], beam: int | None = None,

@@ -40,9 +40,10 @@ def pick_candidate(space: Space, criterion: str, seed: int,
     valid = _sample_valid(space, protocol, random.Random(seed))
     candidates = list(islice(valid, 1) if criterion == "random" else valid)
     if not candidates:
-        raise UserError(f"none of {N_SAMPLES:,} random candidates can be built and meets the "
-                        "constraints of the space", help="`scalesearch check` prints the share of "
-                        "candidates that meet each constraint", code="no-valid-candidate")
+        raise UserError(f"none of {N_SAMPLES:,} random candidates is valid (can be built, and "
+                        "meets the constraints of the space)", code="no-valid-candidate",
+                        help="`scalesearch check` prints the share of candidates that meet each "
+                        "constraint")
     if criterion == "random":
         return candidates[0][1], f"random, seed {seed}"
     select = min if criterion == "smallest" else max

@@ -36,7 +36,7 @@ IGNORED_PATTERNS = (".*", "progress.*", "job.json", "record.json", "crash.txt", 
 # Record fields that are taken from the importing study.
 STUDY_RECORD_KEYS = ("study", "space_hash", "protocol", "objectives")
 SKIP_REASONS = {"outside-space": "do not fit this space",
-                "infeasible": "miss a limit of this study", "known": "are duplicates",
+                "infeasible": "violate a limit of this study", "known": "are duplicates",
                 "trial-not-imported": "have no record",
                 "other-architecture": "are another architecture in this version of scalesearch"}
 

@@ -57,7 +57,7 @@ def _line(event: dict[str, Any]) -> str:
     scores = [f" · {METRICS[name].label} {event[name]:.1f}" for name in METRICS
               if event.get(name) is not None and name != "loss"]
     return (f"update {event['step']:>7,} · {format_duration(event['cpu_seconds']):>6} CPU · train "
-            f"{train} · valid {event['validation_loss']:.3f}{''.join(scores)}")
+            f"{train} · validation {event['validation_loss']:.3f}{''.join(scores)}")
 
 
 def score_table(metrics: dict[str, Any]) -> Table:
@@ -99,5 +99,5 @@ def protocol_lines(result: Result) -> list[str]:
                  f"{format_duration(result.total_seconds)} wall-clock · {result.dtype} on "
                  f"{result.device} · seed {result.seed}")
     if metrics["synthetic"]:
-        lines.append("synthetic corpus: the score compares architectures, nothing else")
+        lines.append("synthetic corpus: the score only compares architectures")
     return lines

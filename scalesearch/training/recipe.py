@@ -250,20 +250,20 @@ class Recipe(Config):
         False, "also decode the validation split, greedily, for the main metric of the task, such "
         "as BLEU", deprecated=("validate_bleu",), synonyms=("eval_bleu",))
     monitor: Annotated[str, words("loss", "metric", deprecated={"bleu": "metric"})] = setting(
-        "loss", "which validation is better: by loss, or by the main metric of the task",
+        "loss", "criterion of the best validation: loss, or the main metric of the task",
         deprecated=("watch",), synonyms=("early_stopping_metric", "best_metric"))
     patience: Size | None = setting(
         None, "stop after this many validations without improvement of `monitor`",
         unit="validations", synonyms=("early_stopping", "early_stopping_patience"))
     average: Annotated[str, words("last", "best", "ema", "none")] = setting(
-        "last", "average of weights: at the last moments, or at the best validations; ema: moving "
+        "last", "average of weights: the last checkpoints, or the best by validation; ema: moving "
         "average over the last `average_count · average_every` of the updates, which validations "
         "and rungs use too; none: no average",
         synonyms=("average_checkpoints", "checkpoint_averaging", "averaging", "swa"))
     average_count: Size = setting(
-        5, "number of averaged moments", synonyms=("num_average", "average_last"))
+        5, "number of averaged checkpoints", synonyms=("num_average", "average_last"))
     average_every: NonNegative = setting(
-        0.02, "interval of the last moments; the end is one of them", unit=STEPS_OR_SHARE_UNIT)
+        0.02, "interval of the last checkpoints; the end is one of them", unit=STEPS_OR_SHARE_UNIT)
 
     beam: BeamSize = setting(
         5, "beam size of decoding; 1 is greedy", synonyms=("beam_size", "num_beams", "beam_width"))

@@ -35,7 +35,7 @@ LAYERS = "encoder and decoder"
 ATTENTION = "attention's products"
 REST = "all the rest"
 PART_PHRASES = {OUTPUT: "the output projection costs",
-                ATTENTION: "attention's products of scores and mixes cost"}
+                ATTENTION: "attention's score and value products cost"}
 PAIRS_BY_LENGTH = {"vocab": ((OUTPUT, LAYERS),)}
 DEFAULT_PAIRS = ((ATTENTION, REST), (OUTPUT, LAYERS))
 

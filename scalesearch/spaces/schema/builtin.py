@@ -139,7 +139,7 @@ def _embedding() -> SchemaGroup:
         "dextra": SchemaGroup({**rank, **dextra_schema("rank").fields},
                               doc="a narrower table, and DeLighT's unit for each side"),
         "attentive": SchemaGroup(
-            {**rank, "heads": size_field("1", "of its attention; they divide rank")},
+            {**rank, "heads": size_field("1", "attention heads; they divide rank")},
             doc="a narrower table, and an attention layer over its rows (Subformer)"),
         "h-softpos": SchemaGroup(soft, doc="Anthe's embedding with soft roles"),
         "adaptive": SchemaGroup(adaptive, doc="bands of rarer tokens are narrower")}
@@ -245,21 +245,21 @@ def _cached_schema(*registered: object) -> SchemaGroup:
                                   "cross-attention", low=0),
         "cross_key_value_heads": SchemaField(
             "size", default="= decoder.key_value_heads", low=1, special_values=OFF_VALUES,
-            doc="those of cross-attention"),
+            doc="key-value heads of cross-attention"),
         "cross_rank": size_field("= decoder.attention_rank", "attention_rank of cross-attention",
                                  low=0),
         "cross_gate": word_field(GATES, "none", "Anthe's gate in cross-attention")}
     tensor_chain: Fields = {
         "length": size_field("2", "cores in a chain", low=2, high=4),
         "layer": _ratio("off", "ratio of weights kept in all matrices of layers"),
-        "attention": _ratio("= tensor_chain.layer", "in the maps of query, key and value"),
+        "attention": _ratio("= tensor_chain.layer", "in the query, key and value projections"),
         "ffn": _ratio("= tensor_chain.layer", "in feed-forward networks"),
         "embedding": _ratio("off", "in embedding tables"),
         "output": _ratio("off", "in an untied output matrix"),
         "apply": word_field(APPLY_MODES, "auto", "core by core, as a matrix, or the cheaper"),
         "bond": word_field(BOND_RULES, "solved", "published: the code's, far smaller at length 4")}
     low_rank: Fields = {
-        "attention": optional_size_field("rank of the maps of query, key and value"),
+        "attention": optional_size_field("rank of the query, key and value projections"),
         "ffn": optional_size_field("rank of feed-forward matrices")}
     return with_synonyms(SchemaGroup({
         "model": word_field(MODELS, "encoder-decoder", "both stacks; a language model; or a masked "
@@ -289,7 +289,7 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "tensor_chain": SchemaGroup(tensor_chain, none_means_defaults=True,
                                     doc="matrices as chains of small cores (Anthe)"),
         "low_rank": SchemaGroup(low_rank, none_means_defaults=True,
-                                doc="matrices as two of low rank"),
+                                doc="matrices as products of two low-rank matrices"),
         "matrices": _matrices()}))
 
 

@@ -67,7 +67,7 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
     fields: Fields = {
         "depth": size_field("6", "layers", high=MAX_DEPTH),
         "mixer": SchemaGroup({}, mixers, default_variant="attention",
-                             doc="how positions of a sequence meet"),
+                             doc="token mixer of each layer"),
         "local": _local(),
         **_attention_fields(name),
         "parallel_norms": flag_field("no", "parallel sub-layers have a norm each (GPT-NeoX)"),
@@ -78,11 +78,10 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
         **{word: schema_of_block(block) for word, block in SUBLAYERS.items()
            if option_fields(block)},
         "paths": SchemaGroup(
-            {"of": word_field(PATH_TARGETS, "sublayer", "what there are several of: attention is "
-                              "any mixer"),
+            {"of": word_field(PATH_TARGETS, "sublayer", "replicated part: attention is any mixer"),
              "count": size_field("1", "paths, each with separate weights"),
-             "merge": word_field(MERGE_METHODS, "mean", "how they meet; gated: by weights of each "
-                                 "position"),
+             "merge": word_field(MERGE_METHODS, "mean", "how outputs are merged; gated: by weights "
+                                 "of each position"),
              "norm": flag_field("no", "a norm at the end of each path")},
             none_means_defaults=True, doc="several paths in the place of one (MAT, MUTE, "
             "Multi-Path)"),
@@ -99,23 +98,23 @@ def stack_schema(name: str, extra: Fields) -> SchemaGroup:
 def _attention_fields(stack: str) -> Fields:
     """The keys of attention, except for networks inside heads."""
     no_lift = SchemaGroup(doc="attention reads the layer's input")
-    no_mask = SchemaGroup(doc="of padding and later positions alone")
+    no_mask = SchemaGroup(doc="masks only padding and later positions")
     mask_clip = size_field("16", "distance from which positions are equal")
     dynamic_mask = SchemaGroup(
-        {"clip": mask_clip}, doc="of content, distance and head, in a layer's first self-attention")
+        {"clip": mask_clip}, doc="by content, distance and head; only in the first "
+        "self-attention of a layer")
     return {
         "heads": size_field("8", "value heads; 0: no attention", low=0),
         "head_dim": size_field(f"= width // max(1, {stack}.heads)", "width of a head"),
         "score_heads": size_field(f"= {stack}.heads", "sets of attention scores", low=0),
         "head_scaling": word_field(("none", "mlp"), "none", "score heads expanded to value heads"),
-        "key_value_heads": optional_size_field("heads of keys and values, each serving several"),
-        "attention_rank": size_field("0", "rank of the maps of query, key and value; 0: as "
-                                     "`matrices.attention`", low=0),
+        "key_value_heads": optional_size_field("key-value heads (grouped-query attention)"),
+        "attention_rank": size_field("0", "rank of the query, key and value projections; "
+                                     "0: as `matrices.attention`", low=0),
         "relative_positions": flag_field("no", "relative keys in self-attention (Shaw et al. "
                                          "2018)"),
         "relative_clip": size_field("8", "distance from which positions are equal"),
-        "rotary": flag_field("no", "queries and keys of self-attention turned by their places "
-                             "(Su et al. 2021)"),
+        "rotary": flag_field("no", "rotary positions (RoPE, Su et al. 2021) in self-attention"),
         "position_buckets": size_field("0", "buckets of distances with a learned bias of scores, "
                                        "one table for all layers (T5); 0: no biases", low=0),
         "bucket_distance": size_field("128", "distance from which positions are in one bucket"),
@@ -140,9 +139,11 @@ def _attention_fields(stack: str) -> Fields:
                             "reads fewer features"),
         "residual_scores": word_field(RESIDUAL_SCORES, "none", "A^G of a stack, or RealFormer's"),
         "gate": word_field(GATES, "none", "Anthe's gate between query, key and value"),
-        "projections": word_field(("matrices", "identity"), "matrices", "of query, key and value"),
-        "projection_bias": flag_field("yes", "biases on the maps of query, key and value"),
-        "out_bias": flag_field(f"= {stack}.projection_bias", "a bias on attention's output map"),
+        "projections": word_field(("matrices", "identity"), "matrices",
+                                  "query, key and value projections"),
+        "projection_bias": flag_field("yes", "biases of the query, key and value "
+                                     "projections"),
+        "out_bias": flag_field(f"= {stack}.projection_bias", "a bias of the output projection"),
         "parallel_heads": optional_size_field("heads of self-attention in steps of parallel "
                                               "sub-layers, of the same total width")}
 
@@ -158,7 +159,7 @@ def _ffn_fields() -> Fields:
         "ffn": SchemaGroup({}, ffns, default_variant="relu",
                            doc="the feed-forward network of each layer"),
         "ffn_norm": flag_field("no", "a norm of its hidden units (Evolved Transformer)"),
-        "ffn_bias": flag_field("yes", "biases on its maps"),
+        "ffn_bias": flag_field("yes", "biases of its linear layers"),
         "ffn_rank": size_field("0", "rank of its matrices; 0: as `matrices.ffn`", low=0),
         "ffn_groups": size_field("0", "blocks on the diagonals of its matrices; 0: as "
                                  "`matrices.ffn`", low=0),
@@ -183,8 +184,8 @@ def dextra_schema(of: str) -> SchemaGroup:
     return SchemaGroup(
         {"depth": size_field("4", "grouped maps", high=64),
          "multiplier": SchemaField("number", default="2", low=1, high=64,
-                                   doc=f"widest of them, in multiples of {of}"),
-         "groups": size_field("16", "of the map in the middle, at most; a power of two")},
+                                   doc=f"largest width, in multiples of {of}"),
+         "groups": size_field("16", "largest number of groups; a power of two")},
         doc="grouped maps that grow and shrink again (DeLighT, Mehta et al. 2021)")
 
 
@@ -196,15 +197,15 @@ def cross_attention_schema() -> SchemaGroup:
                         doc="one head, gated (Mega)")
     attention = SchemaGroup(doc="with the decoder's heads")
     return SchemaGroup({}, {"attention": attention, "gated": gated}, default_variant="attention",
-                       doc="how targets meet sources")
+                       doc="type of cross-attention")
 
 
 def _local() -> SchemaGroup:
     """The mixers that can be combined with another one: all without attention scores."""
     fields: Fields = {
-        "join": word_field(JOIN_MODES, "split", "channels of its own, added up, or the mixer "
-                           "reads it"),
-        "channels": size_field("= width // 2", "of a split: how many; the mixer has the others",
+        "join": word_field(JOIN_MODES, "split", "split channels, add outputs, or feed the "
+                           "mixer"),
+        "channels": size_field("= width // 2", "channels of a split; the mixer has the others",
                                low=0)}
     variants = {"none": SchemaGroup(doc="the mixer alone")}
     for word, block in MIXERS.items():
@@ -220,9 +221,8 @@ def _partial(is_decoder: bool) -> SchemaGroup:
     """The feed-forward networks inside heads, by type."""
     fields: Fields = {
         "ratio": size_field("2" if is_decoder else "4", "hidden units, in multiples of head_dim"),
-        "gate": word_field(HEAD_GATES, "relu", "what the head-specific gate goes through"),
-        "residual": flag_field("yes", "add what the network was given (as released, not in "
-                               "equation 5)"),
+        "gate": word_field(HEAD_GATES, "relu", "activation of the head-specific gate"),
+        "residual": flag_field("yes", "add the network's input (as released, not in equation 5)"),
         "per_head": flag_field("no", "a network for each head, not one for all")}
     if is_decoder:
         fields["on"] = word_field(("both", "self", "cross"), "both", "in which attention")

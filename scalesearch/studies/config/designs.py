@@ -171,8 +171,8 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
         try:
             start = open_space(file) if file else space
             if start is None:
-                raise UserError("`base` is missing, which these values change; add it, or give a "
-                                "`file` for each row", code="no-base")
+                raise UserError("`base` is missing, whose values these are to change; add it, or "
+                                "give each entry a `file`", code="no-base")
             row_space = reduce(Space.with_overrides, changes, start)
             architectures.append(FixedArchitecture(name, row_space.single_architecture("it"), {}))
         except UserError as error:
@@ -278,14 +278,14 @@ def _stage_steps(rule: str, stage: Node) -> list[Change]:
     """
     if isinstance(stage, ScalarNode):
         if rule not in KEYS_OF_RULE_WORD:
-            raise UserError(f"`{rule}` does not say which keys grow (words that do: "
+            raise UserError(f"`{rule}` needs keys (rules without keys: "
                             f"{', '.join(KEYS_OF_RULE_WORD)})", code="bad-rule")
         texts = {rule: stage.text}
     elif isinstance(stage, MappingNode) and stage.entries:
         texts = {}
         for key, node in stage:
             if not isinstance(node, ScalarNode):
-                raise UserError(f"`{key.text}` is to have values, `4 | 8 | 16` or `4..16 step 4`",
+                raise UserError(f"`{key.text}` needs values, `4 | 8 | 16` or `4..16 step 4`",
                                 code="bad-rule")
             texts[key.text] = node.text
     else:
@@ -294,9 +294,9 @@ def _stage_steps(rule: str, stage: Node) -> list[Change]:
     steps = max(map(len, columns.values()))
     for name, values in columns.items():
         if len(values) not in (1, steps):
-            raise UserError(f"`{name}` has other than {steps} values, as another key of this step "
-                            "has", code="bad-rule",
-                            help="keys that grow together have as many values each, or one")
+            raise UserError(f"`{name}` has {len(values)} values, and another key of this step has "
+                            f"{steps}", code="bad-rule",
+                            help="keys that grow together need equally many values, or one")
     return [{key: values[index if len(values) > 1 else 0] for key, values in columns.items()}
             for index in range(steps)]
 
@@ -328,6 +328,6 @@ def list_values(domain: Domain) -> list[str]:
         raise UserError(f"{domain} is a continuous range; list its values, or give it a step",
                         code="continuous-range")
     if count > MAX_STEPS:
-        raise UserError(f"{domain} has {count:,} values, each of which is a training; give it a "
+        raise UserError(f"{domain} has {count:,} values, and each is a training run; give it a "
                         "larger step", code="too-many-values")
     return [str(value) for value in values]

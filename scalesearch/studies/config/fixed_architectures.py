@@ -25,7 +25,7 @@ ARCHITECTURE_NOUNS = {SEARCH: "reference", GRID: "architecture", ABLATION: "abla
                       SCALING: "scaling size", COMPRESS: "reference"}
 HOLD_OUT_LARGEST = "largest"
 NONE_WORD = "none"
-MAX_ARCHITECTURES = 10_000  # rows: each is a training
+MAX_ARCHITECTURES = 10_000  # rows: each is a training run
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ArchitectureSet:
         rules: of a scaling study, rule to its steps, the smallest first and the base not among
             them.
         held_out: of each rule, which size its fit is checked by: ``largest`` or ``none``.
-        excluded: rows that miss a limit of the study, and the reason; they are not trained.
+        excluded: rows that violate a limit of the study, and the reason; they are not trained.
     """
 
     type: str
@@ -94,7 +94,7 @@ class ArchitectureSet:
             raise UserError(f"budget: none of the {format_count(len(self.architectures), 'row')} "
                             f"meets it; {first}: {reason}", key="budget", code="budget-unmet")
         if self.type != GRID and reasons[self.base]:
-            raise UserError(f"budget: the base misses it: {reasons[self.base]}; every row is "
+            raise UserError(f"budget: the base violates it: {reasons[self.base]}; every row is "
                             "compared with the base", key="budget", code="base-exceeds-budget")
         base = rows[0].label if reasons[self.base] else self.base
         return replace(self, architectures=rows, base=base,
@@ -112,10 +112,10 @@ def enumerate_architectures(space: Space,
     """
     size = space.n_configurations()
     if size is None or size > MAX_ARCHITECTURES:
-        count = "without end, since it holds a continuous range" if size is None else f"{size:,}"
-        raise UserError(f"space: a grid trains every combination, and this space's are {count}; a "
-                        f"grid of at most {MAX_ARCHITECTURES:,} is trained. Close some parameters, "
-                        "or search it (type: search)", key="space", code="grid-too-large")
+        count = "infinitely many" if size is None else f"{size:,}"
+        raise UserError(f"space: it has {count} combinations, and a grid trains at most "
+                        f"{MAX_ARCHITECTURES:,}; fix some parameters, or set type: search",
+                        key="space", code="grid-too-large")
     names = shorten_paths([path for path, _ in space.parameters()])
     rows: dict[str, FixedArchitecture] = {}
     for values in space.enumerate():

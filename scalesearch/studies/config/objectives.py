@@ -56,8 +56,7 @@ def check_objective_of_task(objective: Objective, spec: DataSpec) -> None:
         why = f"`{objective.name}` is a metric of {other}, and the data's task is {task.name}"
     else:
         setting = DATA_SETTING_OF_METRIC[objective.name]
-        why = (f"the data does not ask for `{objective.name}`: it is a metric of translation with "
-               f"{setting}")
+        why = (f"the data does not set {setting}, which the metric `{objective.name}` needs")
     raise UserError(why, help=f"its metrics are {', '.join(available)}", code="metric-unavailable")
 
 

@@ -387,7 +387,7 @@ class _StudyReader:
         node = self.file.base if key == "base" else self.file.space
         if node is None:
             if key not in self.positions and "architectures" not in self.positions:
-                self.report(key, f"`{key}` is missing: {schema_of(StudyFile).fields[key].doc}",
+                self.report(key, f"`{key}` is missing ({schema_of(StudyFile).fields[key].doc})",
                             f"such as `{key}: transformer`", code="missing-key")
             return None
         with self.reporting(node):

@@ -190,14 +190,14 @@ class SeedsConfig(Config):
         default_text=f"{DEFAULT_SEEDS_PER_CANDIDATE}", deprecated=("most",),
         synonyms=("max", "seeds", "repeats"))
     extra_runs: Count = setting(
-        0, "full training runs with further seeds in total", unit="runs",
+        0, "full-budget runs with further seeds in total", unit="runs",
         default_text="half of `trials`", deprecated=("trials",), synonyms=("budget",))
     confidence: Annotated[float, number(0.5, 0.9999)] = setting(
         CONFIDENCE, "confidence of the interval of a difference; a difference is significant if "
         "its interval does not contain 0", synonyms=("alpha", "level"))
     references: Size = setting(
-        1, "seeds per reference or row, in addition to `trials` "
-        f"({DEFAULT_SEEDS_PER_ARCHITECTURE} in a mapping of a study of rows)",
+        1, "seeds per reference or fixed architecture, in addition to `trials` "
+        f"({DEFAULT_SEEDS_PER_ARCHITECTURE} in a mapping if the type is not search)",
         synonyms=("architectures",))
 
 
@@ -212,7 +212,7 @@ class StopSpec(Config):
         synonyms=("tolerance", "min_delta", "threshold"))
     horizon: Amount = setting(
         ComputeAmount(10), "compute for which the growth is predicted", default_text="10",
-        expected="full training runs, or a duration such as `2h`", unit="runs, or a duration",
+        expected="full-budget runs, or a duration such as `2h`", unit="runs, or a duration",
         deprecated=("within",), synonyms=("patience",))
 
 
@@ -363,7 +363,7 @@ class RungsConfig(Config):
 
     first: Annotated[float, number(0, 1)] = setting(
         signature(Rungs.geometric).parameters["first"].default, "first rung",
-        unit="share of a full training run", synonyms=("grace_period", "min_resource", "min_t"))
+        unit="share of a full-budget run", synonyms=("grace_period", "min_resource", "min_t"))
     spacing: Annotated[float, number(1)] = setting(
         signature(Rungs.geometric).parameters["spacing"].default,
         "ratio of each rung to the rung before")
@@ -372,7 +372,7 @@ class RungsConfig(Config):
         "one in `eta` candidates of each rung continues; `bayes` decides by expected gain instead",
         synonyms=("reduction_factor", "halving_rate"))
     shares: Shares | None = setting(
-        None, "all rungs, instead of `first` and `spacing`", unit="shares of a full training run",
+        None, "all rungs, instead of `first` and `spacing`", unit="shares of a full-budget run",
         expected="a list of numbers below 1")
 
     def make(self) -> Rungs:

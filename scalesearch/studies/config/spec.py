@@ -87,11 +87,11 @@ class StudyFile(Config):
     type: Annotated[str, words(*STUDY_TYPES)] = setting(
         SEARCH, "a search, or named architectures in place of one", deprecated=("kind",))
     space: Annotated[Any, NodeValue()] = setting(
-        None, "what may be proposed", expected=SPACE_FORM,
+        None, "search space", expected=SPACE_FORM,
         default_text="must be given, unless each row is a file",
         synonyms=("search_space", "model", "architecture"))
     base: Annotated[Any, NodeValue()] = setting(
-        None, "of rows: the architecture that they change", expected=SPACE_FORM,
+        None, "architecture that the changes apply to", expected=SPACE_FORM,
         default_text="the space", synonyms=("baseline",))
     data: DataSpec = setting(
         REQUIRED, "training data: keys, `builtin` for the built-in corpus, or a data file, whose "
@@ -101,17 +101,15 @@ class StudyFile(Config):
         "`{ preset: short, lr: 1e-3 | 2e-3 }`; keys with alternatives or a range are searched",
         synonyms=("training", "train", "trainer", "hyperparameters"))
     objectives: Annotated[Any, NodeValue(OBJECTIVES_JSON_SCHEMA)] = setting(
-        REQUIRED, "what the front is of",
-        expected=OBJECTIVES_FORM,
+        REQUIRED, "objectives of the front", expected=OBJECTIVES_FORM,
         synonyms=("metrics", "objective", "metric", "directions", "goals"))
     protocol: Annotated[Mapping[str, str | int], MadeFrom(ProtocolConfig)] = setting(
-        {}, "lengths and vocabulary of which costs are", synonyms=("cost", "costs"))
+        {}, "lengths and vocabulary for costs", synonyms=("cost", "costs"))
     budget: Annotated[Any, NodeValue({"type": "string"})] = setting(
-        None, "what every candidate meets",
-        expected=BUDGET_FORM,
+        None, "limits that every candidate meets", expected=BUDGET_FORM,
         synonyms=("constraints", "constraint", "limits", "limit", "where", "budgets"))
     exportable: Annotated[str, words(*EXPORTABLE_WORDS)] = setting(
-        NONE_WORD, "a format of `scalesearch export` that must take every candidate")
+        NONE_WORD, "export format that must support every candidate")
     sampler: Annotated[SamplerSpec, MadeFrom(SamplerConfig)] = setting(
         # without a seed of its own, it gets that of the study
         SamplerSpec("", seed=None),  # type: ignore[arg-type]
@@ -122,15 +120,15 @@ class StudyFile(Config):
         default_text=f"20; {DEFAULT_MAX_TRIALS} if `compute` is given",
         synonyms=("n_trials", "num_trials", "num_samples", "max_trials", "samples"))
     compute: Duration | None = setting(
-        None, "of the search: what training, validating and translating take, restarts included; "
-        "nothing is begun that would go beyond it by the mean so far",
+        None, "CPU time of training, validation and decoding in the search, restarts included; "
+        "a run starts only if the mean of the runs so far fits",
         expected="a length of time such as `20h` or `90m`", unit="CPU time",
         synonyms=("time", "timeout", "max_time", "cpu_hours", "wall_time"))
     rungs: Annotated[Rungs, MadeFrom(RungsConfig, True)] = setting(
         NO_RUNGS, "where training pauses until a candidate is promoted",
         synonyms=("pruner", "pruning", "asha", "successive_halving", "hyperband"))
     seeds: Annotated[Any, MadeFrom(SeedsConfig, True)] = setting(
-        None, "further seeds for those of the front, or of each row",
+        None, "further seeds for members of the front, or for each fixed architecture",
         synonyms=("replicates", "repeats", "replications", "num_seeds"))
     stop: StopSpec | None = setting(
         None, "when a search ends before all its trials; needs `bayes`",
@@ -140,32 +138,32 @@ class StudyFile(Config):
         expected="a file, a mapping, or a list of these",
         synonyms=("references", "baselines", "enqueue"), name="reference")
     architectures: tuple[ArchitectureSpec, ...] = setting(
-        (), "of a grid: the architectures to train", deprecated=("rows",),
+        (), "architectures to train in a grid", deprecated=("rows",),
         expected="a list of files and mappings")
     changes: Annotated[Any, NodeValue()] = setting(
-        None, "of an ablation: what is changed of the base, one by one",
+        None, "changes of an ablation, one per architecture",
         expected="a list such as `[share: none, {name: alone, set: {…}}]`",
         synonyms=("ablations", "variants"))
     rules: Annotated[Any, NodeValue()] = setting(
-        None, "of a scaling study: how the base grows",
+        None, "how the base grows in a scaling study",
         expected="a mapping such as `{deeper: 2 | 4 | 6, wider: 96 | 128}`",
         synonyms=("growth", "scaling"))
     held_out: Annotated[str, words(HOLD_OUT_LARGEST, NONE_WORD)] = setting(
-        HOLD_OUT_LARGEST, "of a scaling study: the size that each rule's fit is checked by",
+        HOLD_OUT_LARGEST, "size of a scaling study that checks the fit of each rule",
         synonyms=("holdout",))
     teacher: TeacherSpec | None = setting(
-        None, "from whose translations every candidate learns",
+        None, "model whose translations train every candidate",
         synonyms=("distillation", "distill"))
     parent: TeacherSpec | None = setting(
-        None, "of a compression: the trained model whose blocks are replaced, or one to train "
-        "first; the candidates learn from its translations")
+        None, "trained model whose blocks a compression replaces, or one to train first; the "
+        "candidates learn from its translations")
     replacements: Params = setting(
-        {}, "of a compression: smaller sizes by key of the space language, 0 for none, and "
+        {}, "smaller sizes of a compression by key of the space language, 0 for none, and "
         "`share.KEY` for the number of neighboring layers that may share weights", name="replace",
         default_text="no sub-layer, half the heads, 1/4 to 3/4 of the hidden units, two layers "
         "that share", expected="a mapping such as `{encoder.ffn.hidden: 0 | 128, "
                                "share.encoder.ffn: 2}`")
-    fit: FitConfig = setting(FitConfig(), "of a compression: how replacements are initialized")
+    fit: FitConfig = setting(FitConfig(), "how a compression initializes replacements")
     warm_start: Annotated[
         WarmStartSpec | None, MadeFrom(WarmStartConfig, True)] = setting(
         None, "other studies to begin with",
@@ -174,7 +172,7 @@ class StudyFile(Config):
         True, "zero-cost scores of every candidate before its training",
         synonyms=("zero_cost", "zero_cost_proxies"))
     workers: Annotated[int | str, size(special_values=(AUTO,))] = setting(
-        AUTO, "largest number of candidates in training at a time", unit="workers",
+        AUTO, "maximum number of candidates in training at a time", unit="workers",
         default_text="1; with a GPU, the number that share it",
         synonyms=("n_jobs", "max_concurrent", "parallel", "num_workers", "jobs"))
     backend: Annotated[str, words(*BACKENDS)] = setting(
@@ -183,7 +181,7 @@ class StudyFile(Config):
         default_text="ray if an address is given, else pool",
         synonyms=("executor", "launcher"))
     resources: Resources = setting(
-        Resources(), "what each worker gets", synonyms=("resources_per_trial",))
+        Resources(), "resources of each worker", synonyms=("resources_per_trial",))
     ray: Annotated[Mapping[str, str], MadeFrom(RayConfig)] = setting(
         {}, "the cluster to train on", synonyms=("cluster",))
     storage: StorageUrl = setting(
@@ -191,15 +189,15 @@ class StudyFile(Config):
         expected="`embedded`, or a URL such as postgresql://user@host/database",
         default_text="embedded", synonyms=("database", "db", "storage_url"))
     loggers: Loggers = setting(
-        (), "tools that get a copy of every trial as it ends", expected=LOGGERS_FORM,
+        (), "tools that get a copy of every finished trial", expected=LOGGERS_FORM,
         synonyms=("logger", "callbacks", "report_to"))
     out: FolderPath | None = setting(
         None, "the study's folder", default_text="runs/NAME",
         synonyms=("output", "output_dir", "folder", "directory", "save_dir"))
     seed: Annotated[int, size(0, MAX_SEED)] = setting(
-        1, "of every training, and of what is proposed", synonyms=("random_seed", "random_state"))
+        1, "seed of training and sampler", synonyms=("random_seed", "random_state"))
     attempts: Size = setting(
-        3, "of a training that fails", unit="attempts",
+        3, "attempts per training run", unit="attempts",
         synonyms=("max_failures", "retries", "max_retries"))
 
 

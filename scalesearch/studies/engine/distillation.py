@@ -153,18 +153,18 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
                for name in (ARCHITECTURE_FILE, TOKENIZER_FILE, DATA_FILE, WEIGHTS_FILE, RESULT_FILE)
                if not (folder / name).is_file()]
     if missing:
-        raise UserError(f"teacher: {folder} holds no finished training ({', '.join(missing)} "
+        raise UserError(f"teacher: {folder} holds no finished training run ({', '.join(missing)} "
                         "missing); finish it with `scalesearch train … --resume`, or name another "
                         "folder", key="teacher", code="teacher-unfinished")
     result = read_json(folder / RESULT_FILE, JobResult)
     if result.state != "complete":
-        raise UserError(f"teacher: the training in {folder} failed: {result.reason}", key="teacher",
-                        code="teacher-failed")
+        raise UserError(f"teacher: the training run in {folder} failed: {result.reason}",
+                        key="teacher", code="teacher-failed")
     learned = read_json(folder / DATA_FILE, DataFacts).spec
     own = corpus.spec
     differing = [key for key in TASK_KEYS if learned.get(key) != getattr(own, key)]
     if differing:
-        raise UserError(f"teacher: {folder} learned another task: "
+        raise UserError(f"teacher: {folder} is for another task: "
                         + ", ".join(f"{key} {learned.get(key)}, and the study's is "
                                     f"{getattr(own, key)}" for key in differing), key="teacher",
                         code="teacher-task-mismatch")
@@ -219,8 +219,8 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
                 TeacherJobs([folder], runner, spec.attempts, JobResult).run_jobs()
         result = read_json(folder / RESULT_FILE, JobResult)
         if result.state != "complete":
-            raise UserError(f"teacher: its training failed: {result.reason}. Change its recipe, "
-                            f"and start another study with {option('out')}", key="teacher",
+            raise UserError(f"teacher: its training run failed: {result.reason}. Change its "
+                            f"recipe, and start another study with {option('out')}", key="teacher",
                             code="teacher-failed")
         return result
 

@@ -133,7 +133,8 @@ class DryRun:
                      f"× {row['init']:.3g}", row["optimizer"], row["first"])
                     for row in self.learning_rates]
             console.print(make_table(
-                ("weights", "params", "peak", "init", "by", "such as"), rows, (0, 4, 5),
+                ("weights", "params", "peak lr", "init scale", "optimizer", "example"), rows,
+                (0, 4, 5),
                 f"Learning rates of {self.trials_to_train[0].architecture}, by group of weights"))
 
     def _describe(self) -> Iterator[str]:
@@ -166,7 +167,7 @@ class DryRun:
                "candidates")
         for name, missed in odds.violations.items():
             if missed:
-                yield f"  {format_share(missed / odds.samples)} miss {name}"
+                yield f"  {format_share(missed / odds.samples)} violate {name}"
         yield from self._describe_settings()
         if self.warm_start:
             yield self.warm_start.describe()
@@ -213,20 +214,20 @@ class DryRun:
         named = self.spec.architectures is not None
         recipe_keys = self.spec.recipe_space.distribution_texts
         headings = ("row" if named else "trial", "params", "MACs", "architecture", *recipe_keys,
-                    "what becomes of it")
+                    "action")
         trained = {trial.number for trial in self.trials_to_train}
         rows = []
         for trial in self.trials:
             costs = [format_number(trial.costs[f"{what}.total"]) if trial.costs else ""
                      for what in ("params", "macs")]
-            fate = trial.reason or ("trained" if trial.number in trained
-                                    else "duplicate of another")
+            action = trial.reason or ("trained" if trial.number in trained
+                                      else "duplicate of another")
             recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
             rows.append([trial.label if named else trial.number, *costs,
-                         trial.architecture or "", *recipe, fate])
+                         trial.architecture or "", *recipe, action])
         left = [index for index, heading in enumerate(headings)
                 if heading not in ("params", "MACs")]
-        return make_table(headings, rows, left, "Rows" if named else "The first proposals",
+        return make_table(headings, rows, left, "Rows" if named else "First proposals",
                           has_box=True)
 
     def _describe_proposals(self) -> list[str]:

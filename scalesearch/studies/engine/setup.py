@@ -270,8 +270,8 @@ def check_same_translations(study: StudyDir, expected_hash: str) -> None:
     for trial in study.trials.with_state(State.COMPLETE):
         record = study.record(trial)
         if record and record["data"]["hash"] != expected_hash:
-            raise UserError(f"{study.folder}: the teacher's translations are not those that trial "
-                            f"{trial.number} learned from, so old and new candidates cannot be "
+            raise UserError(f"{study.folder}: the teacher's translations are not those of trial "
+                            f"{trial.number}, so old and new candidates cannot be "
                             "compared. Restore teacher/, or start another study with "
                             f"{option('out')}",
                             code="translations-changed")

@@ -93,9 +93,9 @@ class OptunaExport(Callback):
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT)
         if self._retry_time < NEVER and self._missing() and (self._busy() or not self.export()):
-            self._report(f"the storage {self._storage_name} is still away "
+            self._report(f"the storage {self._storage_name} is still unavailable "
                          f"({self._failure or 'it does not respond'}). Nothing is lost: the "
-                         "study's folder holds all trials. When the storage is back, the same "
+                         "study's folder holds all trials. When the storage responds, the same "
                          f"command with {option('resume')} brings it up to date")
 
     def _busy(self) -> bool:
@@ -118,7 +118,7 @@ class OptunaExport(Callback):
             failure = describe_error(error)
             if not self._failure:
                 self._report(f"the storage {self._storage_name} cannot be written ({failure}); the "
-                             "study continues without it, and brings it up to date when it is back")
+                             "study continues without it, and brings it up to date later")
             self._wait = min(2 * self._wait, MAX_WAIT) if self._failure else MIN_WAIT
             self._failure = failure
             self._retry_time = self._clock() + self._wait
@@ -133,7 +133,7 @@ class OptunaExport(Callback):
                          "folder holds all trials")
             return False
         if self._failure:
-            self._report(f"the storage {self._storage_name} is back, and up to date")
+            self._report(f"the storage {self._storage_name} responds again, and is up to date")
         self._failure = ""
         self._retry_time = -math.inf
         return True

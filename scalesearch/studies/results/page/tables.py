@@ -350,7 +350,7 @@ def failures_section(facts: PageFacts) -> PageSection:
     if duplicates:
         noun = "proposal" if facts.is_search else "named architecture"
         parts.append(text(f"{len(duplicates)} {noun}{'s' * (len(duplicates) > 1)} duplicated "
-                          "another trial of the study and had no training of its own."))
+                          "another trial of the study and had no run of its own."))
     title = "Failures and infeasible proposals" if infeasible or facts.is_search else "Failures"
     return PageSection("failures", title, parts, "Failures")
 
