@@ -12,6 +12,7 @@ from typing import Any
 from scalesearch.errors import UserError
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.spaces.parameters.count import UncountableSpaceError
 from scalesearch.terminal import format_count
 
 SEARCH = "search"
@@ -110,10 +111,13 @@ def enumerate_architectures(space: Space,
     Raises:
         UserError: the number of architectures is infinite, too large, or zero.
     """
-    size = space.n_configurations()
+    try:
+        size = space.n_configurations()
+    except UncountableSpaceError:
+        size = None
     if size is None or size > MAX_ARCHITECTURES:
-        count = "infinitely many" if size is None else f"{size:,}"
-        raise UserError(f"space: it has {count} combinations, and a grid trains at most "
+        count = "too many to count" if size is None else f"{size:,}"
+        raise UserError(f"space: its combinations are {count}, and a grid trains at most "
                         f"{MAX_ARCHITECTURES:,}; fix some parameters, or set type: search",
                         key="space", code="grid-too-large")
     names = shorten_paths([path for path, _ in space.parameters()])

@@ -197,7 +197,7 @@ class SeedsConfig(Config):
         "its interval does not contain 0", synonyms=("alpha", "level"))
     references: Size = setting(
         1, "seeds per reference or fixed architecture, in addition to `trials` "
-        f"({DEFAULT_SEEDS_PER_ARCHITECTURE} in a mapping if the type is not search)",
+        f"({DEFAULT_SEEDS_PER_ARCHITECTURE} if `seeds` is a mapping and the type is not search)",
         synonyms=("architectures",))
 
 

@@ -88,7 +88,7 @@ class StudyFile(Config):
         SEARCH, "a search, or named architectures in place of one", deprecated=("kind",))
     space: Annotated[Any, NodeValue()] = setting(
         None, "search space", expected=SPACE_FORM,
-        default_text="must be given, unless each row is a file",
+        default_text="required, unless each architecture is a file",
         synonyms=("search_space", "model", "architecture"))
     base: Annotated[Any, NodeValue()] = setting(
         None, "architecture that the changes apply to", expected=SPACE_FORM,

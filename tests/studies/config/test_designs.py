@@ -104,6 +104,9 @@ def test_untrainable_grid_is_rejected(tmp_path):
     rows = read(tmp_path, "type: grid\nspace: papers\n").architectures
     with refuses("grid-too-large", "3,911,846,400", "type: search", key="space"):
         rows.filter_by_limits(lambda architecture: "")
+    rows = read(tmp_path, "type: grid\nspace: slim\n").architectures
+    with refuses("grid-too-large", "type: search", key="space"):
+        rows.filter_by_limits(lambda architecture: "")
     with refuses("budget-unmet", 2, key="budget"):
         text = "type: grid\nspace: {file: small/plain, set: {width: 32 | 64}}\n"
         read(tmp_path, text).architectures.filter_by_limits(lambda architecture: "no")
