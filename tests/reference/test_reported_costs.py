@@ -121,7 +121,7 @@ def test_params_of_matrices_only_agree_as_the_reason_states() -> None:
         lines = iterate_cost_lines(getattr(recompute(row).architecture.block, row.layer).layer)
         alone = sum(line.weight_copies[name] * weight_numel(shape, 1) for line in lines
                     for name, shape in line.weights.items() if len(shape) == 2)
-        named = "matrices alone" in row.mismatch_reason
+        named = "only matrices" in row.mismatch_reason
         assert named or "vanilla decoder" in row.model_name or not row.mismatch_reason
         assert (round_like(alone, row.reported_text) == row.reported_text) == (
             named or row.model_name.endswith("encoder layer")), row.model_name
