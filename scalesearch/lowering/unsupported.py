@@ -52,11 +52,11 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}: its layers have two widths, and the runtime's one"
         return
     layer = stack.layer
-    heads = [part.block.score_heads for distinct_layer in stack.layers.distinct_layers
-             for part in distinct_layer.parts().values()
+    layers: Any = stack.layers.layers_by_size
+    heads = [part.block.score_heads for other in layers for part in other.parts().values()
              if isinstance(getattr(part, "block", None), Attention)]
     if any(decide(count != heads[0]) for count in heads):
-        yield f"{path}: numbers of heads differ by layer, and the runtime has one for the stack"
+        yield f"{path}: its attention has several numbers of heads, and the runtime's has one"
     if stack.global_scores is not None:
         yield f"{path}.scores: the runtime cannot add scores of the input of the stack"
     if stack.position_bias is not None:
@@ -65,16 +65,12 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
     if stack.step_signals and layer.norm == "post" and layer.norm_kind == "rms":
         yield f"{path}: step signals would be biases of norms after, and rms norms have none"
-    layers: Any = stack.layers.layers_by_size
-    mixer = next((other.mixer for other in layers if not other.mixer.is_absent), None)
     if isinstance(layer, DecoderLayer):
-        cross_attention = next((other.cross_attention for other in layers
-                                if other.cross_attention and not other.cross_attention.is_absent),
-                               None)
-        if cross_attention is None:
+        cross_attentions = [other.cross_attention for other in layers
+                            if other.cross_attention and not other.cross_attention.is_absent]
+        if not cross_attentions:
             yield f"{path}: the runtime's translator needs an encoder"
-        else:
-            yield from _of_mixer(f"{path}.cross_attention", cross_attention)
+        yield from _of_mixers(f"{path}.cross_attention", cross_attentions)
     if layer.norm not in ("pre", "post"):
         yield f"{path}: norms at the end of residual branches (norm: {layer.norm})"
     if layer.residual_after_norm:
@@ -91,9 +87,10 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
     elif layer.norm == "post" and layer.steps[0][0][0] != layer.default_order[0][0]:
         yield (f"{path}: {layer.steps[0][0][0]} comes first, but in post-norm models the runtime "
                "needs attention first")
-    if mixer is not None:
+    if mixers := [other.mixer for other in layers if not other.mixer.is_absent]:
+        mixer = mixers[0]
         where = f"{path}.{'self_' if isinstance(layer, DecoderLayer) else ''}{mixer.part_name}"
-        yield from _of_mixer(where, mixer)
+        yield from _of_mixers(where, mixers)
         if isinstance(mixer, Attention) and layer.norm == "post" and (
                 is_set(mixer.clip) or mixer.rotary):
             yield (f"{where}: with relative or rotary positions in a post-norm model, the runtime "
@@ -107,6 +104,11 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}.ffn: the runtime does not support a norm of hidden units"
     elif type(ffn) is not SelfGated:
         yield from _no_maps(f"{path}.ffn", ffn, ffn.parts())
+
+
+def _of_mixers(path: str, mixers: Iterable[Mixer]) -> Iterable[str]:
+    """Reasons of the mixers of all layers, whose sizes may differ; equal ones once."""
+    return dict.fromkeys(reason for mixer in mixers for reason in _of_mixer(path, mixer))
 
 
 def _of_mixer(path: str, mixer: Mixer) -> Iterator[str]:
