@@ -195,7 +195,7 @@ def find_obstacles(architecture: ModelSpec) -> Iterator[str]:
     """Yield the reasons why the blocks of an architecture cannot be replaced."""
     block = architecture.block
     if not isinstance(block, EncoderDecoder):
-        yield "it is a decoder-only model"
+        yield "it is not an encoder-decoder model"
         return
     for name, stack in (("encoder", block.encoder), ("decoder", block.decoder)):
         if not isinstance(stack, Stack):
@@ -214,8 +214,8 @@ def find_obstacles(architecture: ModelSpec) -> Iterator[str]:
             mixers = [layer.mixer, getattr(layer, "cross_attention", None)]
             for mixer in mixers:
                 if mixer is not None and not mixer.is_absent and not _is_plain(mixer):
-                    yield (f"{name}: attention without biases, or with gates, adapters, shared "
-                           "heads or structured maps")
+                    yield (f"{name}: attention without biases, or with norms, gates, adapters, "
+                           "shared heads, slopes of single heads or structured maps")
             ffn = layer.ffn
             if not ffn.is_absent and not (isinstance(ffn, TwoLayerFFN | GatedFFN)
                                           and ffn.linear_factory == DENSE and not ffn.norm_type
@@ -227,6 +227,7 @@ def _is_plain(mixer: Any) -> bool:
     return (isinstance(mixer, Attention) and mixer.gate == "none" and mixer.head_ffn is None
             and not mixer.expands_heads and not mixer.kv_heads and not mixer.adapters
             and not mixer.prompt_length and not mixer.residual_scores and not mixer.mask_distance
+            and mixer.qk_norm == "none" and not mixer.alibi
             and mixer.heads == mixer.score_heads and mixer.bias and mixer.output_bias is None
             and mixer.linear_factory == DENSE and mixer.output_factory == DENSE)
 

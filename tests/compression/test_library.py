@@ -28,6 +28,7 @@ from scalesearch.nn import build_model
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.spaces import Space
 from tests.corpora import write_text
+from tests.errors import refuses
 
 SPACE = """
 width: 16
@@ -36,6 +37,13 @@ encoder: { depth: 3, heads: 2, head_dim: 8, ffn: { relu: { hidden: 12 } } }
 decoder: { depth: 2, heads: 2, head_dim: 8, ffn: { geglu: { hidden: 12 } } }
 """
 PARENT = Parent.from_architecture(Space.parse(SPACE).single_architecture())
+
+
+@pytest.mark.parametrize("change", ["qk_norm: head", "alibi: yes"])
+def test_parents_whose_heads_are_not_independent_are_refused(change):
+    space = Space.parse(SPACE.replace("encoder: {", f"encoder: {{ {change},"))
+    with refuses("parent-unsupported", "encoder"):
+        Parent.from_architecture(space.single_architecture())
 
 
 @pytest.fixture(scope="module")
