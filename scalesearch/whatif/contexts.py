@@ -105,7 +105,7 @@ def compare_contexts(blocks: Mapping[str, tuple[Block, Protocol]],
             for line in iterate_cost_lines(block, vocab=protocol.shared_vocab)
             for work in line.loop_nests for axis in work.loops if isinstance(axis, str)}
     limits = [int(axis.partition("<=")[2]) for axis in axes if "<=" in axis]  # of windows
-    starts = sorted({1, *limits})
+    starts = sorted({1, *(limit for limit in limits if limit)})  # a window of 1 has no cache
     segments = list(zip(starts, [*starts[1:], None]))
     crossings = []
     for cost in CONTEXT_COLUMNS:

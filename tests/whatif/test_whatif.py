@@ -317,8 +317,8 @@ def test_no_crossing_over_vocabularies_that_determine_shapes() -> None:
 
 
 def test_crossings_of_contexts_are_those_of_all_lengths() -> None:
-    """Windows of 5 and 9 tokens, fewer heads of keys and values, and constant caches."""
-    changes = {"full": {}, "window": {"decoder__window": 9},
+    """Windows of 1, 5 and 9 tokens, fewer heads of keys and values, and constant caches."""
+    changes = {"full": {}, "window": {"decoder__window": 9}, "own": {"decoder__window": 1},
                "grouped": {"decoder__key_value_heads": 1, "decoder__ffn__hidden": 24},
                "mixed": {"decoder__window": 5, "decoder__global_every": 2},
                "average": {"decoder__mixer": "average", "decoder__mixer__dims": 4},

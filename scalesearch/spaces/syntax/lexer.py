@@ -132,8 +132,8 @@ def _number(text: str, start: int) -> Token:
     digits = match[1].replace("_", "")
     scale = UNIT_SCALES.get(match[2] or "", 1)
     if len(digits) > MAX_NUMBER_DIGITS:
-        help = f"start most {MAX_NUMBER_DIGITS} digits"
-        raise ValueSyntaxError("this number is too long", match.span(), help, code="bad-syntax")
+        raise ValueSyntaxError("this number is too long", match.span(),
+                               f"at most {MAX_NUMBER_DIGITS} digits", code="bad-syntax")
     value: int | float = int(digits) * scale if digits.isdecimal() else float(digits) * scale
     if not math.isfinite(value):
         raise ValueSyntaxError("this number is too large", match.span(), code="bad-syntax")

@@ -62,7 +62,7 @@ class IntRange:
 
     def coerce(self, value: Any) -> int:
         """``value`` as an int of the range. Raises UserError if it is not in the range."""
-        if not isinstance(value, bool) and value == int(value) and int(value) in self.values():
+        if not isinstance(value, bool) and value % 1 == 0 and int(value) in self.values():
             return int(value)
         raise UserError(f"{value!r} is not in {self}", code="illegal-value")
 

@@ -187,8 +187,9 @@ def test_parameters_coerce_and_sample_only_their_values(parameter, values):
     rng = random.Random(0)
     assert {str(parameter.sample(rng)) for _ in range(200)} == set(map(str, values))
     assert all(parameter.coerce(value) == value for value in values)
-    with pytest.raises(UserError):
-        parameter.coerce(7)
+    for illegal in (7, float("inf"), float("nan")):
+        with pytest.raises(UserError):
+            parameter.coerce(illegal)
     assert len({parameter, parameter}) == 1
 
 
