@@ -161,10 +161,7 @@ class PlannedBatch(Batch):
 
     def __init__(self, split: Split, indices: IntArray, buckets: Buckets) -> None:
         # A frozen dataclass has no assignments.
-        is_pairs = split.window_overlap is None
-        longest = max(int(split.source_ids.lengths[indices].max() + 1),
-                      int(split.target_ids.lengths[indices].max() + is_pairs))
-        shape = buckets.shape(longest)
+        shape = buckets.shape(int(_max_lengths(split, indices).max()))
         self.__dict__.update(split=split, indices=indices, _buckets=buckets, shape=shape,
                              source_width=buckets.source_width or shape[1])
 
@@ -335,9 +332,11 @@ def make_batch(split: Split, indices: IntArray) -> Batch:
     )
 
 
-def _max_lengths(split: Split) -> IntArray:
-    """Length of the longer side of each pair, EOS included."""
-    return np.maximum(split.source_ids.lengths, split.target_ids.lengths) + 1
+def _max_lengths(split: Split, indices: IntArray | slice = slice(None)) -> IntArray:
+    """Length of the longer side of each pair, with EOS, or of each window, without."""
+    has_eos = split.window_overlap is None
+    return np.maximum(split.source_ids.lengths[indices] + 1,
+                      split.target_ids.lengths[indices] + has_eos)
 
 
 def _split_order(order: IntArray, max_lengths: IntArray, max_tokens: int) -> list[IntArray]:

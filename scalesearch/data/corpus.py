@@ -84,8 +84,9 @@ class Corpus:
         if (masking := self.train.masking) is not None:
             lengths = self.train.target_ids.lengths
             return int(lengths.mean() + 0.5), int(masking.counts(lengths).mean() + 0.5)
-        source, target = (int(rows.lengths.mean() + 1.5)
-                          for rows in (self.train.source_ids, self.train.target_ids))
+        source = int(self.train.source_ids.lengths.mean() + 1.5)
+        has_eos = self.train.window_overlap is None  # a window holds the ends of its lines
+        target = int(self.train.target_ids.lengths.mean() + has_eos + 0.5)
         return source, 1 if self.train.has_classes else target
 
     @property

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from scalesearch import load
 from scalesearch.cli import generate as generate_verb
 from scalesearch.cli import score as score_verb
-from scalesearch.data import BOS, EOS, PAD, DataSpec, eval_batches
+from scalesearch.data import BOS, EOS, PAD, DataSpec, eval_batches, training_batches
+from scalesearch.data.batching import Buckets
 from scalesearch.data.sources import read_sentences
 from scalesearch.nn import build_model
 from scalesearch.nn.decode import UNK, sample_tokens
@@ -101,6 +102,16 @@ def test_training_windows_do_not_overlap(tmp_path) -> None:
         corpus.train.target_ids.flat) == len(stream_of(corpus, "train"))
     assert corpus.counts["train"]["empty"] == 1
     assert corpus.counts["train"]["target_tokens"] == len(corpus.train.target_ids.flat)
+
+
+@pytest.mark.parametrize("has_buckets", [False, True])
+def test_batches_have_as_many_windows_as_fit(tmp_path, has_buckets: bool) -> None:
+    corpus = corpus_of(TASK, tmp_path, window=16, stride=16)
+    buckets = Buckets.for_split(corpus.train, 64) if has_buckets else None
+    batches = training_batches(corpus.train, 64, buckets=buckets)
+    assert max(map(len, batches)) == 4
+    assert {batch.target_out.shape for batch in batches if len(batch) == 4} == {(4, 16)}
+    assert corpus.mean_lengths == (1, 16)
 
 
 def test_count_words_counts_ends_of_lines() -> None:
