@@ -278,15 +278,15 @@ def _alternatives(runs_by_architecture: Sequence[Sequence[AuditRun]],
 def final_losses(runs: Sequence[AuditRun]) -> Mapping[RecipeOption, float]:
     """Final loss of an architecture by option; estimated for stopped runs.
 
-    A stopped run is assumed to keep the distance that it had at the rung to the best finished run
-    with the same rule.
+    A stopped run is assumed to keep the distance that it had at the rung to the best run with the
+    same rule, of those that finished with a finite loss.
     """
     losses = {run.option: run.loss for run in runs if run.loss is not None}
     for run in runs:
         finished = [(other.rung_loss, other.loss)
                     for other in runs
-                    if other.rule == run.rule and other.loss is not None
-                    and other.rung_loss is not None]
+                    if other.rule == run.rule and other.rung_loss is not None
+                    and other.loss is not None and np.isfinite(other.loss)]
         if run.loss is None and run.rung_loss is not None and finished:
             best_rung_loss, final_loss = min(finished)
             losses[run.option] = final_loss + max(0.0, run.rung_loss - best_rung_loss)

@@ -115,6 +115,8 @@ def test_losses_of_stopped_and_failed_runs():
              AuditRun("a", (), "none", 2.0, rung_loss=3.25),
              AuditRun("a", (), "none", 4.0, math.inf, None, rung_loss=9.0)]
     assert final_losses(table) == {STUDY_OPTION: 2.0, ("none", 2.0): 2.25, ("none", 4.0): math.inf}
+    diverged = AuditRun("a", (), "none", 0.5, math.inf, rung_loss=2.5)  # the best at the rung
+    assert final_losses([*table, diverged])["none", 2.0] == 2.25
     fairness = assess_fairness(table, STUDY_OPTION, "bleu", "max")
     assert [alternative.option[1] for alternative in fairness.alternatives] == [1.0, 2.0, 4.0]
     assert math.isinf(fairness.alternatives[-1].mean_regret.value)
