@@ -273,17 +273,17 @@ def read_table(file: Path) -> pd.DataFrame:
         with file.open() as lines:
             n_comments = next((number for number, line in enumerate(lines) if line[0] != "#"), 0)
         table = pd.read_csv(file, skiprows=n_comments)
-    except (OSError, ValueError) as error:  # also of pandas and of decoding
+        if "failed" in table:
+            table = table[table["failed"].astype(str).str.lower() != "true"]
+        curves = [[float(loss) for loss in text.split()]
+                  for text in table.get("curve", pd.Series()).astype(str)]
+    except (OSError, ValueError) as error:  # also of pandas, of decoding and of numbers
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{file}: cannot be read as CSV: {reason}", code="cannot-read") from None
     table = table.rename(columns=lambda name: re.sub("^asked ", PARAM_PREFIX, name))
-    if "failed" in table:
-        table = table[table["failed"].astype(str).str.lower() != "true"]
-    if "curve" in table:
-        curves = [[float(loss) for loss in text.split()] for text in table["curve"].astype(str)]
-        for share in CURVE_SHARES:
-            table[f"loss at {share:.0%}"] = [min(curve[:math.ceil(share * len(curve))])
-                                             for curve in curves]
+    for share in CURVE_SHARES if "curve" in table else ():
+        table[f"loss at {share:.0%}"] = [
+            min(curve[:math.ceil(share * len(curve))], default=math.nan) for curve in curves]
     return table.reset_index(drop=True)
 
 

@@ -274,6 +274,9 @@ def test_table_with_comments_failures_and_curves(tmp_path):
         [9, 9, 7], [5, 5, 5]]
     with refuses("cannot-read"):
         read_table(tmp_path / "missing.csv")
+    file.write_text("bleu,curve\n20.0,9 7\n30.0,5 x\n")
+    with refuses("cannot-read"):
+        read_table(file)
 
 
 def test_rungs_and_predictions_are_proxies():
