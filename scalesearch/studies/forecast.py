@@ -11,10 +11,9 @@ During training, :func:`forecast_status` compares the forecast with the time spe
 remaining time of the study is in ``eta.py``.
 """
 
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -64,6 +63,8 @@ class StudyForecast:
         full_runs: updates of all runs, in full-budget runs.
         completed_runs: number of runs that are trained to the end and scored.
         basis: what the forecast is based on, in words.
+        limits: planned full-budget runs without a limit on compute, and this limit, for which it
+            was made.
     """
 
     efforts: dict[str, Effort]
@@ -73,6 +74,7 @@ class StudyForecast:
     full_runs: float
     completed_runs: float
     basis: str
+    limits: tuple[float, float | None] | None = None
 
     @property
     def cpu_seconds(self) -> float:
@@ -213,12 +215,13 @@ def load_or_make_forecast(study: StudyDir, spec: StudySpec, evaluator: Evaluator
     architectures = list({reference.architecture.id: reference.architecture
                           for reference in spec.named_architectures}.values())
     saved = read_forecast(study.folder)
-    planned = PlannedRuns.of(spec, len(architectures))
-    if saved is not None and math.isclose(saved.full_runs, planned.full_runs):
+    limits = PlannedRuns.of(spec, len(architectures)).full_runs, spec.compute
+    if saved is not None and saved.limits == limits:
         return saved
     forecast = make_forecast(spec, evaluator, architectures, study.trials, measure, seconds,
                              report)
     if isinstance(forecast, StudyForecast):
+        forecast = replace(forecast, limits=limits)
         write_json(study.folder / FORECAST_FILE, msgspec.to_builtins(forecast))
     return forecast
 

@@ -163,6 +163,21 @@ def test_forecast_changes_only_with_number_of_trials(tmp_path):
     assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
 
 
+def test_forecast_under_a_compute_limit_is_kept_on_resume(tmp_path):
+    plan = make_plan(6, rungs=RUNGS, compute=300.0)
+    driver = make_driver(tmp_path, plan, work, kind="random", storage=False)
+    driver.run()
+    forecast = load_or_make_forecast(driver.study, plan.spec, plan.evaluator, None, 0.0)
+    assert forecast.full_runs < 6
+    write_json(tmp_path / FORECAST_FILE,
+               msgspec.to_builtins(replace(forecast, basis="the first run")))
+    kept = load_or_make_forecast(driver.study, plan.spec, plan.evaluator, None, 0.0)
+    assert kept.basis == "the first run"
+    other = make_plan(6, rungs=RUNGS, compute=200.0)
+    changed = load_or_make_forecast(driver.study, other.spec, other.evaluator, None, 0.0)
+    assert changed.full_runs < forecast.full_runs
+
+
 def test_finished_study_expects_no_more_time(tmp_path):
     """A study may need fewer runs than planned, for example without further seeds."""
     forecast = forecast_by_measuring(spec(24), PLAN.evaluator, [], measure, 1.0)
