@@ -246,7 +246,8 @@ class PoolRunner(Runner):
     def _start_waiting(self) -> None:
         while self._waiting and (worker := self._take_worker(self._waiting[0])) is not None:
             job = self._waiting.popleft()
-            worker.connection.send(replace(job, folder=job.folder.absolute()))
+            with suppress(ConnectionError):  # the process has just died, which poll() reports
+                worker.connection.send(replace(job, folder=job.folder.absolute()))
             self._running[worker.connection] = replace(worker, job=job)
 
     def _take_worker(self, job: TrainingJob) -> PoolWorker | None:

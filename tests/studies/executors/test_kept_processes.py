@@ -151,6 +151,25 @@ def test_idle_process_that_dies_is_replaced_and_stop_ends_idle_processes(tmp_pat
     assert not idle.process.is_alive()
 
 
+def test_process_that_dies_before_it_receives_a_job_is_a_crash(tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch
+                                                               ) -> None:
+    runner = PoolRunner(act, 1, Resources(trials_per_process=9))
+    try:
+        run_jobs(runner, [make_job(tmp_path, 0)])
+        (idle,) = runner._idle
+        idle.process.kill()
+        idle.process.join()
+        with monkeypatch.context() as patch:  # it is alive when it is chosen
+            patch.setattr(local.ForkServerProcess, "is_alive", lambda process: True)
+            runner.submit(make_job(tmp_path, 1))
+        (event,) = runner.poll(10)
+        assert isinstance(event, JobCrashed) and event.can_retry and event.job.trial == 1
+        assert isinstance(run_jobs(runner, [make_job(tmp_path, 2)])[2], JobDone)
+    finally:
+        runner.stop()
+
+
 @pytest.fixture
 def gpu_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., set[int]]]:
     """Run jobs with these needs in GiB together, on GPUs of 80 GiB; return their processes."""
