@@ -75,8 +75,8 @@ def hypervolume(values: NDArray[np.float64], reference_point: Sequence[float],
                 directions: Sequence[str]) -> float:
     """Return the volume that ``values`` dominate, in the product of their units.
 
-    NDArray[np.float64] that are not better than the reference point in every objective, or have a
-    NaN, are ignored.
+    Rows that are not better than the reference point in every objective, or have a NaN, are
+    ignored.
 
     Args:
         values: (n, objectives).

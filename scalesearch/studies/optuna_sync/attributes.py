@@ -23,7 +23,7 @@ from scalesearch.studies.trials.evaluator import JointSpace
 from scalesearch.studies.trials.trial import State, Trial
 
 TRIAL_NUMBER_ATTR = "trial"  # user attribute with the study's trial number
-# Other states are RUNNING. The export replaces a duplicate by its original if it exists.
+# states of trials that samplers read; other states are RUNNING
 OPTUNA_STATES = {State.COMPLETE: TrialState.COMPLETE, State.FAILED: TrialState.FAIL,
                  State.INFEASIBLE: TrialState.PRUNED, State.DUPLICATE: TrialState.FAIL}
 EXPORTED_COSTS = ("params.total", "params.non_embedding", "macs.total", "flops.total",

@@ -161,7 +161,7 @@ def propose_replicate(study: StudyDir) -> Trial | None:
     return study.propose(chosen.first.replace(
         number=trials.next_number, state=State.PENDING, origin=Origin.REPLICATE,
         original=chosen.number, seed=new_seed, values=None, reason="", rungs=(), attempts=0,
-        crashes=0, wall_seconds=None, efforts={}, phases={}, source=None))
+        crashes=0, wall_seconds=None, efforts={}, phases={}, ended_at=None, source=None))
 
 
 def describe_end(view: StudyView) -> str:

@@ -96,7 +96,8 @@ def test_seeds_of_a_recipe_that_is_no_longer_best_count(tmp_path):
     study.create(META, "study: fake\n", "width: 8\n")
     costs = {"params.total": 5.0}
     first = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a",
-                  recipe_params={"recipe.lr": 1}, costs=costs, values={"bleu": 20.0, **costs})
+                  recipe_params={"recipe.lr": 1}, costs=costs, values={"bleu": 20.0, **costs},
+                  ended_at="2026-01-01T00:00:00+00:00")
     best = first.replace(number=1, recipe_params={"recipe.lr": 2}, values={"bleu": 30.0, **costs})
     again = first.replace(number=2, origin=Origin.REPLICATE, original=0, seed=2)
     for trial in (first, best, again):
@@ -104,4 +105,5 @@ def test_seeds_of_a_recipe_that_is_no_longer_best_count(tmp_path):
     study.update_meta(seeds=Seeds(3, 1))
     assert propose_replicate(study) is None
     study.update_meta(seeds=Seeds(3, 2))
-    assert propose_replicate(study).original == 1
+    replicate = propose_replicate(study)
+    assert (replicate.original, replicate.ended_at) == (1, None)
