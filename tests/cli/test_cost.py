@@ -242,7 +242,7 @@ def test_bad_input_is_a_user_error(arguments: list[str], error: tuple[str, ...])
 @pytest.mark.parametrize(("protocol", "words"),
                          [("forward",
                            ("macs.once 198,", "not in the total",
-                            "flops = 2 · macs; left out: softmax", "residual sums, norms")),
+                            "flops = 2 · macs; not in macs: softmax", "residual sums, norms")),
                           ("edgeformer", ("in the total as well", "norm elements not doubled")),
                           ("delight", ("bias elements not doubled", "products across heads")),
                           ("decode-uncached", ("cross keys and values are kept",))])
@@ -291,10 +291,10 @@ PRINTS = {  # of an architecture with work on weights alone
 @pytest.mark.parametrize("verb", PRINTS)
 def test_all_commands_report_omitted_and_shared_costs(verb: str) -> None:
     output = CliRunner().invoke(app, PRINTS[verb], catch_exceptions=False).output
-    assert "once" in output and "left out: softmax" in output, output[-900:]
+    assert "once" in output and "not in macs: softmax" in output, output[-900:]
     record = json.loads(CliRunner().invoke(app, [*PRINTS[verb], "--json"],
                                            catch_exceptions=False).stdout)
-    assert "once" in json.dumps(record) and "left out: softmax" in record["conventions"]
+    assert "once" in json.dumps(record) and "not in macs: softmax" in record["conventions"]
     plain = [word.replace(ANTHE, "transformer") for word in PRINTS[verb]]
     assert verb == "reference" or "macs.once" not in CliRunner().invoke(
         app, plain, catch_exceptions=False).output
