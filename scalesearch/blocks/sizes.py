@@ -121,20 +121,16 @@ def may_be_nonzero(x: Any) -> bool:
 
 def minimum(x: Any, y: Any) -> Any:
     """Return the elementwise minimum of two sizes."""
-    if is_array(x) or is_array(y):
-        import numpy as np
-
-        return np.minimum(evaluate_size(x), evaluate_size(y))
-    return min(x, y)
+    x = evaluate_size(x)
+    y = evaluate_size(y)
+    return select_where(x < y, x, y)
 
 
 def maximum(x: Any, y: Any) -> Any:
     """Return the elementwise maximum of two sizes."""
-    if is_array(x) or is_array(y):
-        import numpy as np
-
-        return np.maximum(evaluate_size(x), evaluate_size(y))
-    return max(x, y)
+    x = evaluate_size(x)
+    y = evaluate_size(y)
+    return select_where(x > y, x, y)
 
 
 def select_where(condition: Any, then: Any, other: Any) -> Any:

@@ -9,7 +9,7 @@ parameters that both depend on. A stack with 1,000 mixers and 1,000 feed-forward
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.identity import number_rows
 from scalesearch.spaces import UnbuildableError
 from scalesearch.spaces.assembly.architecture import build_section
+from scalesearch.spaces.assembly.components import with_changes
 from scalesearch.spaces.parameters.param_values import ParameterSpace
 from scalesearch.spaces.schema.bound_tree import ParameterNode
 from scalesearch.spaces.syntax.domains import OWN_WEIGHTS, iter_expressions
@@ -66,7 +67,7 @@ class NetworkPiece:
             changes |= {f"share.{stack}.{slot}": OWN_WEIGHTS for slot in _ATTENTION_SLOTS[stack]}
             changes |= {"tensor_chain.attention": "off", "low_rank.attention": "off",
                         "matrices.attention": "dense", "matrices.out": "dense"}
-        return ChainMap(changes, config)  # type: ignore[arg-type]  # a mapping that is only read
+        return with_changes(config, changes)
 
     def build(self, config: Config) -> Any:
         """Build the section, with a placeholder for the other half."""
@@ -75,8 +76,7 @@ class NetworkPiece:
     def build_placeholder(self, config: Config) -> Any:
         """Build only the placeholder mixers, whose costs are subtracted from ``ffn``."""
         mixers = self.with_plain_other_half(config)
-        placeholder = ChainMap(_without_ffn(self.section), mixers)  # type: ignore[arg-type]
-        return build_section(placeholder, self.section)
+        return build_section(with_changes(mixers, _without_ffn(self.section)), self.section)
 
 
 def _without_ffn(stack: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -57,6 +56,7 @@ from scalesearch.spaces.assembly.components import (
     build_sublayer,
     optional_value,
     validated,
+    with_changes,
 )
 from scalesearch.spaces.assembly.embeddings import build_embedding, build_output
 from scalesearch.spaces.assembly.weight_sharing import build_ties
@@ -324,7 +324,7 @@ def _target_config(a: Config) -> Config:
         raise UnbuildableError("decoder.width" if "width" in changes else "target_vocab",
                                "needs a table for each side (embedding.tie: none or decoder), and "
                                f"embedding.tie is {a['embedding.tie']}")
-    return ChainMap(changes, a) if changes else a  # type: ignore[arg-type]  # only read
+    return with_changes(a, changes) if changes else a
 
 
 def _decoder_width(a: Config) -> Any:
@@ -454,8 +454,7 @@ def _present_sublayers(layer: Layer, order: SublayerOrder) -> SublayerOrder:
 def _build_stack(a: Config, stack: str, encoder_layers: Repeat | None) -> Stack | BottleneckStack:
     """The layers of a stack, with ties between them and to ``encoder_layers``."""
     if stack == "decoder":
-        a = ChainMap({"width": _decoder_width(a),
-                      "memory_width": a["width"]}, a)  # type: ignore[arg-type]  # only read
+        a = with_changes(a, {"width": _decoder_width(a), "memory_width": a["width"]})
     if optional_value(a, f"{stack}.middle_width") is not None:
         return _build_bottleneck_stack(a, stack)
     layers = build_layers(a, stack, lambda config: _build_layer(config, stack))
@@ -528,8 +527,7 @@ def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
                                f"cannot be combined with {stack}.residual_scores: global "
                                "or with a solver")
     first, last = (LayerConfig(a, stack, number) for number in (0, -1))
-    inner_config = ChainMap({"width": a[key]}, a)  # type: ignore[arg-type]  # only read
-    inside = LayerConfig(inner_config, stack, 1)
+    inside = LayerConfig(with_changes(a, {"width": a[key]}), stack, 1)
     middle = _build_layer(inside, stack, outer=first)
     for size_key, sizes in inside.per_layer_values.items():
         if any(decide(size != sizes[1]) for size in sizes[2:-1]):
@@ -545,9 +543,8 @@ def _build_bottleneck_stack(a: Config, stack: str) -> BottleneckStack:
                                f"share.{stack}.{next(iter(middle.part_names))} and the other "
                                "schedules to sandwich or own")
     # the schedule sandwich ties all middle layers
-    tied = ChainMap({path: Schedule.of(ScheduleCall("one"))
-                     for path, schedule in schedules.items() if schedule == "sandwich"},
-                    a)  # type: ignore[arg-type]  # only read
+    tied = with_changes(a, {path: Schedule.of(ScheduleCall("one"))
+                            for path, schedule in schedules.items() if schedule == "sandwich"})
     shared = replace(repeated, ties=build_ties(tied, stack, repeated, None))
     has_step_signals = bool(a.get(f"{stack}.step_embedding", False))
     last_norm = bool(a.get("last_norm", True))

@@ -33,6 +33,11 @@ Config = Mapping[str, Any]
 BlockT = TypeVar("BlockT", bound=Block)
 
 
+def with_changes(a: Config, changes: Config) -> Config:
+    """``a`` with other values of some keys."""
+    return ChainMap(changes, a)  # type: ignore[arg-type]  # only read
+
+
 def optional_value(a: Config, path: str) -> Any:
     """The value at ``path``; None if it is ``off`` or missing."""
     value = a.get(path, "off")
@@ -171,7 +176,7 @@ def build_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
                                        f"leaves {left} of {width} channels to attention, which is "
                                        f"not a whole number of its {a[f'{stack}.{name}']} {name}")
             changed[f"{stack}.{name}"] = product // width
-        a = ChainMap(changed, a)  # type: ignore[arg-type]  # only read
+        a = with_changes(a, changed)
     return DualMixer(width, axes[0], stack == "decoder", DENSE, main=_main(a, stack, axes),
                      local=local, join=join)
 
@@ -189,8 +194,7 @@ def _main(a: Config, stack: str, axes: tuple[Axis, Axis, Axis]) -> Mixer:
     if decide(width % 2 != 0):
         raise UnbuildableError(f"{stack}.lift", f"needs an even width, and the width is {width}")
     lift = build_dextra(a, f"{stack}.lift", width, width // 2, width // 2, axes[:1])
-    inner_config = ChainMap({"width": width // 2}, a)  # type: ignore[arg-type]  # only read
-    inner = build_attention(inner_config, stack, axes)
+    inner = build_attention(with_changes(a, {"width": width // 2}), stack, axes)
     return DExTraAttention(width, axes[0], stack == "decoder", DENSE,
                            main=replace(inner, d_out=width), lift=lift)
 
@@ -245,7 +249,7 @@ def build_parallel_mixer(a: Config, stack: str, axes: tuple[Axis, Axis, Axis],
         raise UnbuildableError(key, f"{heads} does not divide the {features} features of all heads")
     changed = {f"{stack}.heads": heads, f"{stack}.score_heads": heads,
                f"{stack}.head_dim": features // heads}
-    mixer = build_mixer(ChainMap(changed, a), stack, axes)  # type: ignore[arg-type]  # only read
+    mixer = build_mixer(with_changes(a, changed), stack, axes)
     return None if mixer == main else mixer
 
 
@@ -321,8 +325,7 @@ def build_cross_attention(a: Config, axes: tuple[Axis, Axis, Axis]) -> Mixer:
             if decide(a["decoder.score_heads"] != a["decoder.heads"]):
                 raise UnbuildableError("decoder.cross_heads", "differs from decoder.heads, which "
                                        "needs score_heads equal to heads")
-            changed = {"decoder.heads": heads, "decoder.score_heads": heads}
-            a = ChainMap(changed, a)  # type: ignore[arg-type]  # only read
+            a = with_changes(a, {"decoder.heads": heads, "decoder.score_heads": heads})
         return build_attention(a, "decoder", axes, cross=True)
     sizes = (*(a[f"decoder.cross.{key}"] for key in ("head_dim", "clip")), _memory_width(a))
     cross_attention = GatedCrossAttention(a["width"], axes[0], True, linear_factory(a, "attention"),

@@ -68,8 +68,7 @@ def build_ties(a: Config, stack: str, layers: Repeat, encoder: Repeat | None) ->
                 ties.append(Tie(norm, schedule))
             elif norm in parts and encoder is not None and isinstance(schedule, CrossStackTie):
                 source = f"{schedule.part}{suffix}"
-                if not _shapes_differ(_weight_shapes(layers.layer, norm),
-                                      _weight_shapes(encoder.layer, source)):
+                if not _shapes_differ(layers.layer, norm, encoder.layer, source):
                     ties.append(Tie(norm, CrossStackTie(schedule.path, source, schedule.layers)))
     return tuple(ties)
 
@@ -111,8 +110,7 @@ def _sharing_schedule(a: Config, path: str, layers: Repeat, part: str, number: i
         raise UnbuildableError(path, f"{value} {reason}")
     if layers.distinct_layers:
         for layer, owner in enumerate(schedule.owners(len(layers.distinct_layers))):
-            if _shapes_differ(_weight_shapes(layers.layer_at(layer), part),
-                              _weight_shapes(layers.layer_at(owner), part)):
+            if _shapes_differ(layers.layer_at(layer), part, layers.layer_at(owner), part):
                 raise UnbuildableError(
                     path, f"{value} ties layers {owner} and {layer}, whose sizes differ")
     return schedule
@@ -148,8 +146,7 @@ def _cross_stack_tie(a: Config, path: str, reference: LayerReference, layers: Re
     pairs = [(layers.layer_at(i), encoder.layer_at(index))
              for i, index in enumerate(indices) if index is not None]
     pairs = pairs if layers.distinct_layers or encoder.distinct_layers else pairs[:1]
-    if any(_shapes_differ(_weight_shapes(layer, part), _weight_shapes(encoder_layer, source))
-           for layer, encoder_layer in pairs):
+    if any(_shapes_differ(layer, part, encoder_layer, source) for layer, encoder_layer in pairs):
         target = path.removeprefix("share.")
         raise UnbuildableError(path,
                                f"{reference}: {reference.path} and {target} differ in shape, so "
@@ -190,19 +187,17 @@ def _describe_difference(a: Config, source: str, target: str) -> str:
     return "; ".join(differences) or "adapters, or gates, that only one of them has"
 
 
-def _shapes_differ(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two results of :func:`_weight_shapes` differ."""
-    if first.keys() != second.keys():
-        return True
-    if any(first[path].keys() != second[path].keys() for path in first):
-        return True
-    pairs = [pair for path in first for name in first[path]
-             for pair in zip(first[path][name], second[path][name])]
-    return any(decide(a != b) for a, b in pairs)
+def _shapes_differ(layer: Block, part: str, other_layer: Block, other_part: str) -> bool:
+    """Whether the weights of two parts of layers have other names or shapes."""
+    first = _weight_shapes(layer, part)
+    second = _weight_shapes(other_layer, other_part)
+    return first.keys() != second.keys() or any(
+        decide(size != other_size) for weight in first
+        for size, other_size in zip(first[weight], second[weight]))
 
 
-def _weight_shapes(layer: Block, part: str) -> dict[str, Any]:
-    """Weight shapes below one part of a layer, by path.
+def _weight_shapes(layer: Block, part: str) -> dict[tuple[str, str], Any]:
+    """Weight shapes below one part of a layer, by path and name.
 
     Adapters are left out, because they are never tied.
     """
@@ -210,6 +205,7 @@ def _weight_shapes(layer: Block, part: str) -> dict[str, Any]:
     block = use.block if isinstance(use, Use) else use
     if block is None:
         return {}
-    return {line.path: dict(line.weights) for line in iterate_cost_lines(block) if line.weights
-            and not any(name == "prompt" or name.endswith("_adapter")
-                        for name in line.path.split("."))}
+    return {(line.path, name): shape for line in iterate_cost_lines(block)
+            if not any(part_name == "prompt" or part_name.endswith("_adapter")
+                       for part_name in line.path.split("."))
+            for name, shape in line.weights.items()}
