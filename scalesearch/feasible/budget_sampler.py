@@ -8,7 +8,6 @@ then a left side, weighted by all its feasible right sides, and then one of thes
 
 from __future__ import annotations
 
-import math
 import random
 from functools import cached_property
 from typing import Any
@@ -21,9 +20,10 @@ from scalesearch.feasible.counter import LEFT_SECTION, RIGHT_SECTIONS, FeasibleC
 from scalesearch.feasible.decomposition import REMAINING_PART, SHARED_PART, Decomposition
 from scalesearch.feasible.dominance import DominanceIndex
 from scalesearch.feasible.enumeration import TooManyCandidatesError
+from scalesearch.feasible.estimate import log_probability
 from scalesearch.feasible.limits import CostBound
 from scalesearch.spaces import Space
-from scalesearch.spaces.syntax.parameters import IntRange, Parameter
+from scalesearch.spaces.syntax.parameters import Parameter
 
 Probabilities = NDArray[np.float64]
 
@@ -54,8 +54,10 @@ class BudgetSampler:
             probabilities = np.ones(len(part))
             for column, name in enumerate(part.parameters):
                 if part_name == SHARED_PART or name not in shared:
+                    log_probabilities = [log_probability(self.parameters[name], value)
+                                         for value in self.parameters[name].values() or ()]
                     # The last entry is for NOT_SAMPLED, which is -1.
-                    by_index = np.append(value_probabilities(self.parameters[name]), 1.0)
+                    by_index = np.exp([*log_probabilities, 0.0])
                     probabilities *= by_index[part.value_indices[:, column]]
             self.row_probabilities[part_name] = probabilities
         # (cells,): probability that a random candidate is in the cell and feasible
@@ -116,16 +118,6 @@ class BudgetSampler:
         """(rows, bounds) limits minus the costs of each valid left row."""
         limits = np.array([bound.clipped_limit for bound in self.bounds], np.int64)
         return limits - self.counter.bounded_costs("left", left, self.bounds)
-
-
-def value_probabilities(parameter: Parameter) -> Probabilities:
-    """Probability of each value of a parameter under its ``sample`` method."""
-    count = parameter.count()
-    assert count is not None, "continuous ranges are rejected earlier"
-    if not (isinstance(parameter, IntRange) and parameter.log):
-        return np.full(count, 1 / count)
-    edges = np.log(np.append(np.array(parameter.values()) - 0.5, parameter.high + 0.5))
-    return np.diff(edges) / (math.log(parameter.high + 0.5) - math.log(parameter.low - 0.5))
 
 
 def parameters_by_name(space: Space) -> dict[str, Parameter]:

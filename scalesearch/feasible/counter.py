@@ -69,7 +69,7 @@ class SharedCell:
         left, right: indices of the groups of rows.
         all_rest_rows: rows of the remaining parameters.
         valid_rest_rows: those that are valid.
-        is_allowed: whether the constraints on shared parameters are met.
+        is_allowed: whether the constraints on shared parameters are met, and a rest row is valid.
         shared_row: row of the shared part.
     """
 

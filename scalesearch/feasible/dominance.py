@@ -165,31 +165,24 @@ class NetworksByGroup:
     """
 
     def __init__(self, ids: IntArray, groups: IntArray, costs: IntArray) -> None:
-        order = np.lexsort((groups, ids))
-        ids = ids[order]
-        groups = groups[order]
-        costs = costs[order]
-        fresh = np.concatenate(
-            [[True], (ids[1:] != ids[:-1]) | (groups[1:] != groups[:-1])]) if len(ids) else ids > 0
-        ids = ids[fresh]
-        groups = groups[fresh]
-        costs = costs[fresh]
-        starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])) if len(ids) else ids
-        often = np.diff(np.append(starts, len(ids)))
+        # The groups of each network, each once, in increasing order.
+        _, rows = np.unique(ids * (groups.max(initial=0) + 1) + groups, return_index=True)
+        groups = groups[rows]
+        costs = costs[rows]
+        _, starts, n_groups = np.unique(ids[rows], return_index=True, return_counts=True)
         self.costs: list[IntArray] = []
         self.of_group: dict[int, list[int]] = defaultdict(list)
         self._indices: dict[int, DominanceIndex] = {}
-        for times in np.unique(often):
-            chosen = starts[often == times]
-            occurs = groups[chosen[:, None] + np.arange(times)]
-            # Networks that occur in the same groups form a set.
-            patterns, which = np.unique(occurs, axis=0, return_inverse=True)
-            order = np.argsort(which.reshape(-1), kind="stable")
-            edges = np.searchsorted(which.reshape(-1)[order], np.arange(len(patterns) + 1))
-            for number, pattern in enumerate(patterns.tolist()):
+        for count in np.unique(n_groups):
+            network_rows = starts[n_groups == count]
+            patterns, pattern_of, sizes = np.unique(
+                groups[network_rows[:, None] + np.arange(count)], axis=0, return_inverse=True,
+                return_counts=True)
+            by_pattern = network_rows[np.argsort(pattern_of.reshape(-1), kind="stable")]
+            for pattern, rows in zip(patterns.tolist(),
+                                     np.split(by_pattern, np.cumsum(sizes)[:-1])):
                 for group in pattern:
                     self.of_group[group].append(len(self.costs))
-                rows = chosen[order[edges[number] : edges[number + 1]]]
                 self.costs.append(costs[rows])
 
     def group_index(self, number: int) -> DominanceIndex:

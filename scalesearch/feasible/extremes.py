@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
@@ -68,14 +69,11 @@ class Extremes:
     def _best(self, name: str, sign: int, other: str) -> IndexedCandidate | None:
         """Candidate with the largest ``sign`` · ``name``; tries ``other``, then capped costs."""
         capped = [cap for cap in self.caps if cap not in (name, other)]
-        seconds = ([other] if other else []) + capped or [name]
+        *seconds, last = ([other] if other else []) + capped or [name]
         for second in seconds:
-            try:
+            with suppress(NoExtremeError):
                 return self._search(name, sign, second, self.caps)
-            except NoExtremeError:
-                if second == seconds[-1]:
-                    raise
-        raise AssertionError("there is always a second cost")
+        return self._search(name, sign, last, self.caps)
 
     def _search(self, name: str, sign: int, other: str, caps: Caps) -> IndexedCandidate | None:
         """Candidate with the largest ``sign`` · ``name``, then the smallest ``other``.
@@ -179,8 +177,7 @@ class Extremes:
         is_right_valid = [bool(group.is_valid.any()) for group in self.counter.right_groups]
         first_cell: dict[tuple[int, int], int] = {}
         for index, cell in enumerate(self.counter.cells):
-            if (cell.is_allowed and len(cell.valid_rest_rows) and is_left_valid[cell.left]
-                    and is_right_valid[cell.right]):
+            if cell.is_allowed and is_left_valid[cell.left] and is_right_valid[cell.right]:
                 first_cell.setdefault((cell.left, cell.right), index)
         rows = [(left, right, index) for (left, right), index in first_cell.items()]
         return np.array(rows, np.int64).reshape(-1, 3)

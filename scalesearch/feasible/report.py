@@ -142,14 +142,14 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
                                    "share": weights["sum"] / sample["weight"].sum()})
         violations = violations.sort_values("count", ascending=False).reset_index(drop=True)
         names_in_order = [name for name, _ in space.parameters()]
+        unmet_costs = _unmet_costs_of_samples(estimate, budgets)
         report = FeasibilityReport(
             "samples", estimate.share, estimate.share_low, estimate.share_high,
             _with_verdicts(estimate.value_shares, names_in_order, False), violations,
             sample.drop(columns=["violated", "weight"]), estimate.n_samples, estimate.strata,
             "; ".join(dict.fromkeys(reasons)), n_candidates,
             front=_sampled_front(estimate.feasible), is_front_complete=False,
-            min_costs=_unmet_costs_of_samples(estimate, budgets, 1),
-            max_costs=_unmet_costs_of_samples(estimate, budgets, -1))
+            min_costs=unmet_costs[1], max_costs=unmet_costs[-1])
     printed = [*select_spread_points(report.front), *report.extremes.values()]
     candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
                                  for candidate in printed], protocol, [WEIGHT_WORK_COST])
@@ -207,6 +207,7 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
     n_distinct_feasible = counter.count_distinct()
     counter.progress("searching the front and the extremes")
     front, is_complete, extremes = _front_and_extremes(counter, notes)
+    unmet_costs = {} if counter.n_feasible else _unmet_costs(counter)
     parameters = dict(counter.decomposition.space.parameters())
     rows = []
     for name, counts in counter.count_by_value().items():
@@ -224,8 +225,7 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
         estimate.n_samples, estimate.strata, n_candidates=counter.n_candidates,
         n_valid=counter.n_valid, n_feasible=counter.n_feasible, n_distinct=n_distinct,
         n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
-        extremes=extremes, min_costs={} if counter.n_feasible else _unmet_costs(counter, 1),
-        max_costs={} if counter.n_feasible else _unmet_costs(counter, -1),
+        extremes=extremes, min_costs=unmet_costs.get(1, {}), max_costs=unmet_costs.get(-1, {}),
         notes=notes)
 
 
@@ -275,39 +275,37 @@ def min_costs(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...])
     names = cost_names((*budgets, *space.constraints))
     try:
         counter = _make_counter("sections", space, protocol, budgets, names, math.inf, str)
-        return _unmet_costs(counter, 1)
+        return _unmet_costs(counter)[1]
     except (TooManyCandidatesError, ContinuousRangeError):
         return {}
 
 
-def _unmet_costs(counter: FeasibleCounter, sign: int) -> dict[str, int]:
+def _unmet_costs(counter: FeasibleCounter) -> dict[int, dict[str, int]]:
     """Nearest value of each cost whose bound no valid candidate meets, however large the others.
 
-    Args:
-        sign: 1 for upper bounds, -1 for lower bounds.
+    Returns:
+        sign of the bounds (1: upper bounds, -1: lower bounds) to values by name of the cost.
     """
-    costs = {}
-    try:
+    nearest: dict[int, dict[str, int]] = {1: {}, -1: {}}
+    with suppress(NoExtremeError):
         search = _search_extremes(counter, counter.required)
         for bound in counter.budgets:
-            if bound.sign != sign or bound.name not in counter.decomposition.names:
-                continue
-            nearest = (search.cheapest if sign > 0 else search.most_expensive)(bound.name)
-            if nearest and sign * nearest.costs[bound.name] > bound.limit:
-                costs[bound.name] = nearest.costs[bound.name]
-    except NoExtremeError:
-        return {}
-    return costs
+            if bound.name in counter.decomposition.names:
+                find = search.cheapest if bound.sign > 0 else search.most_expensive
+                candidate = find(bound.name)
+                if candidate and bound.sign * candidate.costs[bound.name] > bound.limit:
+                    nearest[bound.sign][bound.name] = candidate.costs[bound.name]
+    return nearest
 
 
-def _unmet_costs_of_samples(estimate: Estimate, budgets: tuple[Constraint, ...],
-                            sign: int) -> dict[str, int]:
-    """The same among samples; ``sign`` as above."""
-    nearest = {}
+def _unmet_costs_of_samples(estimate: Estimate,
+                            budgets: tuple[Constraint, ...]) -> dict[int, dict[str, int]]:
+    """The same among samples."""
+    nearest: dict[int, dict[str, int]] = {1: {}, -1: {}}
     for bound in as_cost_bounds(budgets) or ():
-        values = [sign * int(value) for value in estimate.sample[bound.name]]
-        if bound.sign == sign and min(values, default=bound.limit) > bound.limit:
-            nearest[bound.name] = sign * min(values)
+        values = [bound.sign * int(value) for value in estimate.sample[bound.name]]
+        if min(values, default=bound.limit) > bound.limit:
+            nearest[bound.sign][bound.name] = bound.sign * min(values)
     return nearest
 
 

@@ -74,8 +74,9 @@ def render_report(report: FeasibilityReport) -> Iterator[Table | str]:
                        *(_with_inner_params(key, texts) for key in columns))
                       for point, texts in zip(selected, texts_by_point)]
         headings = [name.replace(".", ".\n", 1) for name in (*names, *columns)]
+        basis = "exact" if report.exact else f"of {report.n_samples:,} samples"
         title = (f"Largest {names[0]} by {names[1]}: {len(selected)} of {len(report.front):,} "
-                 f"candidates on the front ({_describe_front(report)})")
+                 f"candidates on the front ({basis})")
         if 0 < len(equal_params) <= MAX_SHARED_PARAMS:
             title += f"; all have {_shared_text(equal_params, selected[0])}"
         table, n_columns = make_fitting_table(headings, front_rows, title,
@@ -144,10 +145,6 @@ def report_frames(report: FeasibilityReport) -> dict[str, pd.DataFrame]:
             {**candidate.costs, **_format_params(candidate.param_values.params)}
             for candidate in report.front])
     return frames
-
-
-def _describe_front(report: FeasibilityReport) -> str:
-    return "exact" if report.exact else f"of {report.n_samples:,} samples"
 
 
 def _shared_text(names: Collection[str], candidate: IndexedCandidate | SampledCandidate) -> str:

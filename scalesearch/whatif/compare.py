@@ -22,26 +22,25 @@ class ModuleRow:
     Attributes:
         path: path of the module, or ``total``.
         params, macs: one number per architecture.
-        differences: quantity to the differences of the other architectures to the first one.
-        percent: the same in percent of the first one; None if its cost is 0.
     """
 
     path: str
     params: tuple[int, ...]
     macs: tuple[int, ...]
-    differences: Mapping[str, tuple[int, ...]]
-    percent: Mapping[str, tuple[float | None, ...]]
 
-    @classmethod
-    def of(cls, path: str, params: tuple[int, ...], macs: tuple[int, ...]) -> ModuleRow:
-        """Compare the costs of a module."""
-        differences: dict[str, tuple[int, ...]] = {}
-        percent: dict[str, tuple[float | None, ...]] = {}
-        for quantity, (first, *others) in (("params", params), ("macs", macs)):
-            differences[quantity] = tuple(other - first for other in others)
-            percent[quantity] = tuple(100 * difference / first if first else None
-                                      for difference in differences[quantity])
-        return cls(path, params, macs, differences, percent)
+    @property
+    def differences(self) -> dict[str, tuple[int, ...]]:
+        """Quantity to the differences of the other architectures to the first one."""
+        return {quantity: tuple(other - first for other in others)
+                for quantity, (first, *others) in (("params", self.params), ("macs", self.macs))}
+
+    @property
+    def percent(self) -> dict[str, tuple[float | None, ...]]:
+        """The same in percent of the first one; None if its cost is 0."""
+        first = {"params": self.params[0], "macs": self.macs[0]}
+        return {quantity: tuple(100 * difference / first[quantity] if first[quantity] else None
+                                for difference in differences)
+                for quantity, differences in self.differences.items()}
 
     @property
     def level(self) -> int:
@@ -96,7 +95,7 @@ def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> Cos
     for path in paths:
         params, macs = (tuple(getattr(table[path], quantity) if path in table else 0
                               for table in tables) for quantity in QUANTITIES)
-        rows.append(ModuleRow.of(path, params, macs))
+        rows.append(ModuleRow(path, params, macs))
     params, macs = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values())
                     for quantity in QUANTITIES)
-    return CostComparison(costs, (*rows, ModuleRow.of("total", params, macs)))
+    return CostComparison(costs, (*rows, ModuleRow("total", params, macs)))

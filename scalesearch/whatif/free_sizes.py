@@ -58,7 +58,13 @@ class FreeSizes:
         nodes = self._complete({key: 1 if size is None else size for key, size in sizes.items()})[2]
         self.parameters = {node.key: node for node in nodes}
         for key in self.keys:
-            self._check(key)
+            if key not in self.parameters:
+                guards = space.parameter_space.nodes_by_key[key][0].guards
+                group = next(iter(guards), ("its group", ""))[0]
+                raise UserError(f"{key} does not exist in this architecture: {group} is "
+                                f"{self.base_config.get(group, 'none')}", code="key-absent")
+            if self.parameters[key].field.type != "size":
+                raise _not_a_size_error(key)
         self.names = tuple(parameter_name(space, key) for key in self.keys)
 
     def evaluate_costs(self, rows: Sequence[Sequence[int]], protocol: Protocol,
@@ -113,15 +119,6 @@ class FreeSizes:
                             code="open-parameters")
         return config, bool(assignment.infeasible), nodes
 
-    def _check(self, key: str) -> None:
-        node = self.parameters.get(key)
-        if node is None:
-            guards = self.space.parameter_space.nodes_by_key[key][0].guards
-            group = next(iter(guards), ("its group", ""))[0]
-            raise UserError(f"{key} does not exist in this architecture: {group} is "
-                            f"{self.base_config.get(group, 'none')}", code="key-absent")
-        if node.field.type != "size":
-            raise _not_a_size_error(key)
 
 
 def _not_a_size_error(key: str) -> UserError:

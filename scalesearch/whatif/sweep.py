@@ -117,7 +117,8 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
                 length_by_key.get("vocab", protocol.vocab),
                 length_by_key.get("length", None if has_other_length else protocol.length))
         rows += _rows(configs, references, swept, length_by_key, columns)
-    rows.sort(key=_sort_key(rows, tuple(names.values())))
+    ranks = {name: _value_ranks([row[name] for row in rows]) for name in names.values()}
+    rows.sort(key=lambda row: [ranks[name][str(row[name])] for name in ranks])
     crossings = CostCrossings()
     if lengths and len(configs) == 1 and not configs[0].infeasible_values:
         crossings = find_crossings(build_blocks(configs[0])[1],
@@ -190,17 +191,10 @@ def parse_lengths(key: str, text: str) -> list[int]:
     return values
 
 
-def _sort_key(rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> Any:
-    """Function to sort rows by the keys: numbers by size, other values in their order."""
-    ranks = {}
-    for key in keys:
-        # Values may be lists with one value per layer, so their texts are compared.
-        values = list({str(row[key]): row[key] for row in rows}.values())
-        if all(isinstance(value, int | float) for value in values):
-            values = sorted(values)
-        ranks[key] = {str(value): rank for rank, value in enumerate(values)}
-
-    def row_ranks(row: Mapping[str, Any]) -> tuple[int, ...]:
-        return tuple(ranks[key][str(row[key])] for key in keys)
-
-    return row_ranks
+def _value_ranks(values: Sequence[Any]) -> dict[str, int]:
+    """Rank of each text of a value: numbers by size, other values in their order."""
+    # Values may be lists with one value per layer, so their texts are compared.
+    distinct = list({str(value): value for value in values}.values())
+    if all(isinstance(value, int | float) for value in distinct):
+        distinct.sort()
+    return {str(value): rank for rank, value in enumerate(distinct)}

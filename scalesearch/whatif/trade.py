@@ -41,10 +41,6 @@ class CostTolerance:
         """Whether the difference to the reference is within the tolerance."""
         return bool(abs(value - reference) * 100 <= self.percent * abs(reference))
 
-    def is_exceeded(self, value: float, reference: float) -> bool:
-        """Whether ``value`` is too large."""
-        return bool(value > reference and not self.is_within(value, reference))
-
 
 @dataclass(frozen=True)
 class TradeOffs:
@@ -263,7 +259,9 @@ class _TradeOffSearch:
         for others in (smallest, current):
             costs = self._evaluate_pairs([tuple({**others, key: value}.values())])[0].costs
             if costs is not None:
-                return any(tolerance.is_exceeded(costs[tolerance.name], reference[tolerance.name])
-                           for tolerance in self.tolerances) or any(
+                return any(
+                    costs[tolerance.name] > reference[tolerance.name]
+                    and not tolerance.is_within(costs[tolerance.name], reference[tolerance.name])
+                    for tolerance in self.tolerances) or any(
                     costs[name] > bound for name, bound in upper_bounds(self.limits).items())
         return True
