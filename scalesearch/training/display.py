@@ -51,8 +51,6 @@ def training_bar(console: Console) -> Iterator[Any]:
 
 
 def _line(event: dict[str, Any]) -> str:
-    from scalesearch.tasks import METRICS
-
     train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
     scores = [f" · {METRICS[name].label} {event[name]:.1f}" for name in METRICS
               if event.get(name) is not None and name != "loss"]

@@ -144,8 +144,7 @@ class RecipeSpace:
                 raise UserError(f"recipe.{key}: `{text}` is not a value of `{node.domain}`",
                                 code="illegal-value")
             params |= inferred
-        resolved = self.resolve(lambda name, parameter: params.get(name, default_value(parameter)))
-        return dict(resolved.params)
+        return self._with_defaults(params)
 
     def find_problems(self) -> Iterator[Problem]:
         """Yield values that are invalid if all other parameters have their defaults."""
@@ -155,19 +154,17 @@ class RecipeSpace:
                             else (parameter.low, parameter.high))
                 for value in extremes:
                     try:
-                        self.recipe_values(self._params_with(name, value))
+                        self.recipe_values(self._with_defaults({name: value}))
                     except UserError as error:
                         first = next(iter(getattr(error, "problems", ())), error)
                         message = f"{name}: {format_constant(value)}: {first.message}"
                         yield Problem(node.position_of((0, 0)), message, first.help,
                                       code=first.code)
 
-    def _params_with(self, name: str, value: object) -> Mapping[str, Any]:
-        """Return the params of the default recipe with another value of one parameter."""
-        def sample_value(parameter_name: str, parameter: Parameter) -> Any:
-            return value if parameter_name == name else default_value(parameter)
-
-        return self.resolve(sample_value).params
+    def _with_defaults(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``params`` with the defaults of the other parameters."""
+        resolved = self.resolve(lambda name, parameter: params.get(name, default_value(parameter)))
+        return dict(resolved.params)
 
 
 EMPTY_RECIPE_SPACE = RecipeSpace(Recipe(steps=1), (), ParameterSpace([]))

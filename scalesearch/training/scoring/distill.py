@@ -17,6 +17,7 @@ from scalesearch.training.checkpoint import hash_weights, read_ensemble
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.scoring.evaluate import (
+    ProgressFunction,
     check_beam,
     encode_sources,
     max_source_tokens,
@@ -28,7 +29,6 @@ from scalesearch.training.scoring.evaluate import (
 SAVE_INTERVAL = 2000  # sources between saves
 
 TranslateFunction = Callable[[list[str]], list[str]]
-ProgressFunction = Callable[[int, int], None]
 
 
 def write_distilled_data(

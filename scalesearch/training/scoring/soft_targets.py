@@ -23,12 +23,10 @@ from scalesearch.training.checkpoint import read_ensemble
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.scoring.distill import check_settings, hash_teachers
-from scalesearch.training.scoring.evaluate import retry_with_smaller_batches
+from scalesearch.training.scoring.evaluate import ProgressFunction, retry_with_smaller_batches
 
 SAVE_INTERVAL = 2000  # pairs between saves
 BATCH_TOKENS = 2048  # tokens per batch, with padding
-
-ProgressFunction = Callable[[int, int], None]
 
 
 def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_k: int,
@@ -45,8 +43,7 @@ def write_soft_targets(teachers: Sequence[Path], data: DataSpec, out: Path, top_
 
     Raises:
         UserError: a teacher is not a finished training run or has another vocabulary than the data;
-            the data have no
-            pairs; ``out`` holds other soft targets.
+            the data have no pairs; ``out`` holds other soft targets.
     """
     if TASKS[data.task].score is None:
         raise UserError(f"data: task: {data.task} has no pairs", key="data.task", code="no-pairs",

@@ -22,7 +22,7 @@ Notation: width_ratio is fan_in divided by the reference width of the recipe.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,51 +73,6 @@ class WeightScale:
 
 
 Factors = tuple[float, float]  # on the initial values, on the learning rate
-ScalingRule = Callable[[WeightUse, float], Factors]
-
-
-def unscaled_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Return the same factors for all sizes."""
-    return 1.0, 1.0
-
-
-def embedding_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Scale the learning rate of tables with the width.
-
-    With Adam, this is the most important part of muP.
-    """
-    return 1.0, width_ratio if weight.role == "table" else 1.0
-
-
-def layerwise_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Scale learning rates per layer, for standard parametrization and full alignment.
-
-    Source: Everett et al. (2024), section 4.
-    """
-    match weight.role:
-        case "table":
-            return 1.0, width_ratio**-0.5
-        case "matrix" | "readout":
-            return 1.0, 1 / width_ratio
-        case "core":
-            return 1.0, weight.core_lr_factor / width_ratio
-    return 1.0, 1.0
-
-
-def mup_factors(weight: WeightUse, width_ratio: float) -> Factors:
-    """Maximal update parametrization: as layerwise, with a smaller initial readout.
-
-    Source: Yang et al. (2022), table 8. If the readout is a tied table, the gain of the norm before
-    it is scaled instead; see :func:`weight_scales`.
-    """
-    init_factor, lr_factor = layerwise_factors(weight, width_ratio)
-    if weight.role == "readout":
-        init_factor = width_ratio**-0.5
-    return init_factor, lr_factor
-
-
-SCALING_RULES: dict[str, ScalingRule] = {"none": unscaled_factors, "embedding": embedding_factors,
-                                         "layerwise": layerwise_factors, "mup": mup_factors}
 
 
 def weight_scales(model: Seq2SeqModel, recipe: Recipe) -> dict[str, WeightScale]:
@@ -130,7 +85,7 @@ def weight_scales(model: Seq2SeqModel, recipe: Recipe) -> dict[str, WeightScale]
             for name, weight in node.weights():
                 use = _classify_weight(node, path, name)
                 width_ratio = _width_ratio(use.fan_in, lr)
-                init_factor, lr_factor = SCALING_RULES[lr.rule](use, width_ratio)
+                init_factor, lr_factor = _scaling_factors(lr.rule, use, width_ratio)
                 n_matrices = use.n_matrices if recipe.optimizer != "adamw" else 0
                 if n_matrices and recipe.optimizer == "muon" and lr.rule in ("layerwise", "mup"):
                     # The step of Muon has the spectral norm √max(fan_in, fan_out) if its entries
@@ -180,6 +135,26 @@ def summarize_scales(model: Seq2SeqModel, recipe: Recipe) -> list[dict[str, Any]
                      "optimizer": recipe.optimizer if scale.n_matrices else "adamw", "lr": lr,
                      "init": scale.init_factor, "first": names[0]})
     return sorted(rows, key=lambda row: -row["params"])
+
+
+def _scaling_factors(rule: str, weight: WeightUse, width_ratio: float) -> Factors:
+    """Factors of a weight under a rule of the recipe.
+
+    - ``embedding``: the learning rate of tables grows with the width. With Adam, this is the most
+      important part of muP.
+    - ``layerwise``: learning rates per layer, for standard parametrization and full alignment
+      (Everett et al. 2024, section 4).
+    - ``mup``: as layerwise, with a smaller initial readout (Yang et al. 2022, table 8). If the
+      readout is a tied table, the gain of the norm before it is scaled instead.
+    """
+    if rule == "embedding":
+        return 1.0, width_ratio if weight.role == "table" else 1.0
+    if rule == "none" or weight.role == "vector":
+        return 1.0, 1.0
+    if weight.role == "table":
+        return 1.0, width_ratio**-0.5
+    is_small_readout = rule == "mup" and weight.role == "readout"
+    return (width_ratio**-0.5 if is_small_readout else 1.0), weight.core_lr_factor / width_ratio
 
 
 def _width_ratio(width: int, lr: LearningRate) -> float:
