@@ -18,13 +18,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from scalesearch.blocks.core import EOS
 from scalesearch.data import DataSpec
 from scalesearch.data.split import Split
 from scalesearch.export.base import ArtifactDecoder, get_format
 from scalesearch.export.export import VerificationSample, export_model, open_artifact
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import read_json
-from scalesearch.nn.decode import EOS, length_limits
+from scalesearch.nn.decode import length_limits
 from scalesearch.tasks import TASKS
 from scalesearch.training.checkpoint import DATA_FILE, Checkpoint, read_checkpoint
 

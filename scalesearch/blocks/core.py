@@ -19,7 +19,12 @@ from scalesearch.blocks.options import identity_name, option_field
 if TYPE_CHECKING:
     from torch import Tensor
 
+# The first token ids of every vocabulary.
 PAD = 0
+UNK = 1
+BOS = 2
+EOS = 3
+FIRST_WORD = 4
 
 Size: TypeAlias = int
 Axis: TypeAlias = str

@@ -192,7 +192,6 @@ class Layer(Block):
         """Run the layer.
 
         Args:
-            module: module of the layer.
             x: (batch, positions, d).
             token_mask: as for :meth:`~scalesearch.blocks.mixers.base.Mixer.forward`.
             bias: as for mixers.
@@ -228,7 +227,6 @@ class Layer(Block):
         """Return the sum of the sub-layers of a step, (batch, positions, d).
 
         Args:
-            module: module of the layer.
             step: words and part names of the sub-layers.
             x: their input.
             context: the arguments of :meth:`forward` after ``x``.

@@ -46,7 +46,6 @@ class Linear(Block):
         The loss is the sum of their losses.
 
         Args:
-            m: module of the block.
             hidden: states (N, d_in).
             target: token ids (N,).
 

@@ -64,7 +64,6 @@ class EncoderDecoder(Block):
         """Compute the states of target tokens.
 
         Args:
-            m: module of the block.
             target: token ids (batch, T) that follow those in the cache.
             memory: states of the encoder (batch, S, d).
             memory_bias: bias that hides their padding.
@@ -163,7 +162,6 @@ class DecoderOnly(Block):
         The first call also processes the source.
 
         Args:
-            m: module of the block.
             target: token ids (batch, T) that follow those in the cache.
             source: token ids (batch, S) from :meth:`encode`.
             padding: mask (batch, S) of padding from :meth:`encode`.

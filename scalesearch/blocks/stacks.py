@@ -146,7 +146,6 @@ class Stack(LayerStack):
         """Run the layers.
 
         Args:
-            module: module of the block.
             x: (batch, positions, d).
             present: token mask (batch, positions), as for mixers.
             bias: bias of attention scores, as for mixers.
@@ -171,7 +170,6 @@ def run_layers(m: Any, layers: Iterable[Callable[..., Tensor]], x: Tensor, conte
     """Apply ``layers`` to ``x``.
 
     Args:
-        m: module of the stack.
         layers: modules of the layers.
         x: (batch, positions, d).
         context: other arguments of the layers.

@@ -1,5 +1,6 @@
 """Corpora, the shared tokenizer, and batches of sentences of similar length."""
 
+from scalesearch.blocks.core import BOS, EOS, PAD, UNK
 from scalesearch.data.batching import (
     Batch,
     Batches,
@@ -12,7 +13,7 @@ from scalesearch.data.batching import (
 from scalesearch.data.corpus import Corpus, load_corpus, remask, retokenize
 from scalesearch.data.files import default_cache
 from scalesearch.data.spec import DataSpec
-from scalesearch.data.split import BOS, EOS, PAD, UNK, RaggedArray, Split
+from scalesearch.data.split import RaggedArray, Split
 from scalesearch.data.split_files import FilePair
 from scalesearch.data.tokenizer import Tokenizer
 

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.blocks.core import BOS, EOS, PAD
 from scalesearch.data.soft_targets import SoftTargetBatch
-from scalesearch.data.split import BOS, EOS, PAD, IntArray, Split
+from scalesearch.data.split import IntArray, Split
 from scalesearch.errors import UserError
 
 T = TypeVar("T")

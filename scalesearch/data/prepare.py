@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from scalesearch.blocks.core import UNK
 from scalesearch.data.sources import DISTILLED_SPLIT, ParallelText
 from scalesearch.data.spec import SPLIT_NAMES, DataSpec
-from scalesearch.data.split import UNK, RaggedArray, Split
+from scalesearch.data.split import RaggedArray, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
 from scalesearch.tasks import Texts

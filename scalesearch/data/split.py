@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.blocks.core import BOS, EOS, FIRST_WORD, PAD
 from scalesearch.tasks import Texts
 
 if TYPE_CHECKING:
     from scalesearch.data.soft_targets import SoftTargets
 
-PAD, UNK, BOS, EOS, FIRST_WORD = range(5)  # the first token ids of every vocabulary
 MASK = BOS  # windows of text do not contain it
 MASK_RATIO = 0.15  # of evaluations, whatever the recipe
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # of the selected tokens; the others are unchanged

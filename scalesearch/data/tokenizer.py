@@ -30,7 +30,7 @@ from typing import Any
 
 import sentencepiece
 
-from scalesearch.data.split import BOS, EOS, PAD, UNK
+from scalesearch.blocks.core import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 

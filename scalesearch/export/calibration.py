@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from scalesearch.blocks.core import BOS, EOS, PAD, UNK
 from scalesearch.cost import Protocol, evaluate_cost
 from scalesearch.cost.latency import FEATURE_NAMES, compute_features
 from scalesearch.cost.latency_model import DecodingSetup, LatencyModel
 from scalesearch.data import DataSpec, Tokenizer
-from scalesearch.data.split import BOS, EOS, PAD, UNK
 from scalesearch.errors import UserError
 from scalesearch.export.base import ExportFormat
 from scalesearch.export.latency import (

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.core import PAD, Block
+from scalesearch.blocks.core import BOS, PAD, UNK, Block
 from scalesearch.blocks.embedding import SINUSOID_DIVISORS, sinusoidal_positions
 from scalesearch.data import Tokenizer
-from scalesearch.data.split import BOS, UNK
 from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.files import read_json

@@ -23,9 +23,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from scalesearch.blocks.core import PAD
+from scalesearch.blocks.core import EOS, FIRST_WORD
 from scalesearch.cost.latency_model import DecodingSetup
-from scalesearch.data.split import BOS, EOS, UNK
 from scalesearch.errors import UserError, option
 from scalesearch.export.base import ArtifactDecoder
 
@@ -89,8 +88,7 @@ def pinned_threads(threads: int) -> Iterator[list[int]]:
 def random_sources(setup: DecodingSetup, vocab_size: int) -> list[list[int]]:
     """Sample token ids of ``setup.batch`` source sentences, with EOS at the end."""
     rng = Random(1)
-    first = max(PAD, UNK, BOS, EOS) + 1
-    return [[*(rng.randrange(first, vocab_size) for _ in range(setup.source - 1)), EOS]
+    return [[*(rng.randrange(FIRST_WORD, vocab_size) for _ in range(setup.source - 1)), EOS]
             for _ in range(setup.batch)]
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch
 
-from scalesearch.blocks.core import Block
-from scalesearch.data.split import BOS
+from scalesearch.blocks.core import BOS, Block
 from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.files import copy_files

@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.core import BOS, EOS, PAD
 from scalesearch.nn.decode import (
-    BOS,
-    EOS,
     NEG_INF,
-    PAD,
     Hypotheses,
     blockwise_topk,
     length_limits,

@@ -12,11 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.core import PAD
+from scalesearch.blocks.core import BOS, FIRST_WORD, PAD
 from scalesearch.errors import UserError
 
-FIRST_TOKEN_ID = 4  # smaller ids are special tokens
-BOS = 2
 # Source and target lengths. With equal lengths, a leak by exchanged axes does not change shapes.
 CAUSALITY_LENGTHS = ((5, 5), (7, 4), (3, 6))
 BATCH_ROWS = 3
@@ -73,8 +71,8 @@ def check_causality(model: Any, vocab: int) -> None:
         long = min(long, max(max_length // 4, 1))
     for index, (source_length, target_length) in enumerate((*CAUSALITY_LENGTHS, (long, long))):
         rows = 1 if index == len(CAUSALITY_LENGTHS) else BATCH_ROWS
-        source = torch.randint(FIRST_TOKEN_ID, vocab, (rows, source_length), generator=generator)
-        target = torch.randint(FIRST_TOKEN_ID, vocab, (rows, target_length), generator=generator)
+        source = torch.randint(FIRST_WORD, vocab, (rows, source_length), generator=generator)
+        target = torch.randint(FIRST_WORD, vocab, (rows, target_length), generator=generator)
         target[:, 0] = BOS
         # The first case runs without cached weights, to detect dependencies of results that are
         # cached as functions of weights only.
@@ -126,9 +124,9 @@ class CausalityCase:
 
     def _other_than(self, ids: Tensor) -> Tensor:
         """Return random token ids that differ from ``ids`` at every position."""
-        span = self.vocab - FIRST_TOKEN_ID
+        span = self.vocab - FIRST_WORD
         shift = torch.randint(1, max(2, span), ids.shape, generator=self.generator)
-        return FIRST_TOKEN_ID + (ids - FIRST_TOKEN_ID + shift) % span
+        return FIRST_WORD + (ids - FIRST_WORD + shift) % span
 
     def _compare(self, dependency: str, change: str, source: Tensor, target: Tensor, rows: int,
                  length: int) -> None:

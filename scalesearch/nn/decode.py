@@ -17,12 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from scalesearch.blocks.core import PAD
+from scalesearch.blocks.core import BOS, EOS, PAD, UNK
 from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 
-UNK = 1
-BOS = 2
-EOS = 3
 NEVER_SAMPLED = (PAD, UNK, BOS)
 NEG_INF = -torch.inf
 LOG2_E = math.log2(math.e)

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scalesearch.blocks.core import EOS
 from scalesearch.blocks.leaves import Linear
 from scalesearch.errors import UserError
-from scalesearch.nn.decode import EOS
 from scalesearch.nn.model import DecodingCache, EncoderMemory, Seq2SeqModel
 
 CHUNK_COUNTS = 1 << 24  # pairs of tokens that are counted at once

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from scalesearch.blocks.core import BOS, EOS
 from scalesearch.nn.beam_search import BeamSearchState
 from scalesearch.nn.decode import (
-    BOS,
     COMPACTION_INTERVAL,
-    EOS,
     NEG_INF,
     Hypotheses,
     default_max_lengths,

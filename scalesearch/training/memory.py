@@ -34,10 +34,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from scalesearch.blocks.core import Block
+from scalesearch.blocks.core import EOS, Block
 from scalesearch.data import Batch, Corpus, DataSpec, load_corpus
 from scalesearch.data.soft_targets import SoftTargetBatch
-from scalesearch.data.split import EOS
 from scalesearch.library import ARCHITECTURE_FILE
 from scalesearch.nn import DropoutRates, build_model
 from scalesearch.spaces import read_space

@@ -11,8 +11,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalesearch.blocks.core import BOS, EOS, PAD, UNK
 from scalesearch.data import DataSpec, Tokenizer, load_corpus, retokenize
-from scalesearch.data.split import BOS, EOS, PAD, UNK
 from tests.data.conftest import SOURCE, TARGET
 from tests.errors import refuses
 

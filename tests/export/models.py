@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
+from scalesearch.blocks.core import EOS
 from scalesearch.data import DataSpec
 from scalesearch.export.calibration import PlaceholderVocabulary
 from scalesearch.nn import build_model
-from scalesearch.nn.decode import EOS, length_limits
+from scalesearch.nn.decode import length_limits
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.recipe import Recipe

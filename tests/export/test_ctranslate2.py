@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from scalesearch.blocks.core import EOS, UNK
 from scalesearch.cost import load_protocol
 from scalesearch.cost.artifact import (
     CONFIG_BYTES,
@@ -14,7 +15,6 @@ from scalesearch.cost.artifact import (
     json_piece_overhead_bytes,
     mean_piece_bytes,
 )
-from scalesearch.data.split import EOS, UNK
 from scalesearch.export.ctranslate2_ import CTranslate2Format
 from scalesearch.export.export import export_training
 from scalesearch.export.torch_ import TorchDecoder

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from scalesearch.blocks.core import EOS
 from scalesearch.cost import artifact, load_protocol
 from scalesearch.export.base import get_format
 from scalesearch.export.onnx_ import MAX_INLINE_BYTES, WEIGHTS_FILE, OnnxFormat, save_graphs
@@ -16,7 +17,6 @@ from scalesearch.export.onnx_.quantize import quantize_model
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.library import find_file, library_folder
 from scalesearch.nn import build_model
-from scalesearch.nn.decode import EOS
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.spaces import UnbuildableError, read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble

@@ -7,12 +7,10 @@ from random import Random
 import pytest
 import torch
 
+from scalesearch.blocks.core import BOS, EOS, UNK
 from scalesearch.nn import build_model, module
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.decode import (
-    BOS,
-    EOS,
-    UNK,
     Hypotheses,
     blockwise_topk,
     default_max_lengths,

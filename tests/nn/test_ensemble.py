@@ -5,8 +5,9 @@ import itertools
 import pytest
 import torch
 
+from scalesearch.blocks.core import BOS, EOS
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import BOS, EOS, greedy_search
+from scalesearch.nn.decode import greedy_search
 from scalesearch.nn.ensemble import Ensemble
 from tests.nn.test_decode import model, sources
 

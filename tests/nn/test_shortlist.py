@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from scalesearch.blocks.core import PAD
+from scalesearch.blocks.core import EOS, PAD
 from scalesearch.nn import build_model
 from scalesearch.nn.beam_search import beam_search
-from scalesearch.nn.decode import EOS, greedy_search
+from scalesearch.nn.decode import greedy_search
 from scalesearch.nn.shortlist import Shortlist, ShortlistModel
 from scalesearch.spaces.assembly.architecture import assemble
 from tests.architectures import transformer_config

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from scalesearch.blocks import mixture
+from scalesearch.blocks.core import EOS
 from scalesearch.library import find_file
 from scalesearch.nn import build_model
 from scalesearch.nn.beam_search import BeamSearchState, beam_search
-from scalesearch.nn.decode import EOS, greedy_search
+from scalesearch.nn.decode import greedy_search
 from scalesearch.nn.static_search import StaticSearch
 from scalesearch.spaces import read_space
 from scalesearch.spaces.assembly.architecture import ModelSpec, assemble

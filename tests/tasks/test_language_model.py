@@ -11,13 +11,14 @@ import torch
 from click.testing import CliRunner
 
 from scalesearch import load
+from scalesearch.blocks.core import UNK
 from scalesearch.cli import generate as generate_verb
 from scalesearch.cli import score as score_verb
 from scalesearch.data import BOS, EOS, PAD, DataSpec, eval_batches, training_batches
 from scalesearch.data.batching import Buckets
 from scalesearch.data.sources import read_sentences
 from scalesearch.nn import build_model
-from scalesearch.nn.decode import UNK, sample_tokens
+from scalesearch.nn.decode import sample_tokens
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.tasks.language_model import count_bytes, count_words
 from scalesearch.training import Recipe, train

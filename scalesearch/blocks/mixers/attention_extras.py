@@ -128,7 +128,6 @@ class PartialFFN(Block):
         """Run the networks.
 
         Args:
-            module: module of the block.
             mixed: output of the heads (batch, queries, heads · head_dim).
             x: input of the attention (batch, queries, d).
 
@@ -198,7 +197,6 @@ class DynamicMask(Block):
         """Compute the mask.
 
         Args:
-            module: module of the block.
             x: (batch, queries, d), at the last of ``keys`` positions.
             keys: number of keys.
 

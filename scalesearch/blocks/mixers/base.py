@@ -100,7 +100,6 @@ class Mixer(Block):
         """Run the mixer.
 
         Args:
-            module: module of the block.
             x: (batch, queries, d).
             token_mask: (batch, queries), True for tokens and False for padding; None if padding
                 has no influence.

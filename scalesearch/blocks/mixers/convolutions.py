@@ -77,7 +77,6 @@ class ShortConvolution(Block):
         """Run the convolution.
 
         Args:
-            module: module of the block.
             padded: (batch, positions + kernel - 1, d).
             predicted: predicted taps (batch, positions, heads · kernel), or None.
 

@@ -67,7 +67,6 @@ class MovingAverage(Block):
         """Compute the averages.
 
         Args:
-            module: module of the block.
             x: (batch, queries, d), the last positions of ``history``.
             history: (batch, keys, d).
 

@@ -76,7 +76,6 @@ class RelativeKeys(Block):
         """Compute the scores.
 
         Args:
-            module: module of the block.
             query: (batch, heads, queries, head_dim), at the last of ``keys`` positions.
             keys: number of keys.
 
@@ -156,7 +155,6 @@ class ExplicitAttention(Block):
         """Compute attention.
 
         Args:
-            module: module of the block.
             q: (batch, heads, queries, head_dim).
             k: (batch, heads, keys, head_dim).
             v: (batch, heads_out or heads, keys, value_dim).

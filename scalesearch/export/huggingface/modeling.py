@@ -17,11 +17,11 @@ from torch.nn.functional import cross_entropy, pad
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from scalesearch.blocks.core import PAD
+from scalesearch.blocks.core import BOS, EOS, PAD
 from scalesearch.blocks.seq2seq import mask_bias
 from scalesearch.lowering import EXTRA_LENGTH, LENGTH_FACTOR
 from scalesearch.nn.build import build_model
-from scalesearch.nn.decode import BOS, EOS, default_max_lengths, length_limits
+from scalesearch.nn.decode import default_max_lengths, length_limits
 from scalesearch.nn.model import DecodingCache, EncoderMemory
 from scalesearch.nn.module import DropoutRates
 

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from scalesearch.blocks.core import FIRST_WORD
 from scalesearch.data import PAD, Batch, Corpus
 from scalesearch.data.batching import make_batch
 from scalesearch.nn.model import Seq2SeqModel
@@ -26,7 +27,6 @@ from scalesearch.training.hardware import is_out_of_memory
 MAX_SENTENCES = 16  # pairs of the small batch
 MAX_TOKENS = 512  # tokens of its longer side, with padding
 SYNFLOW_LENGTH = 8
-SYNFLOW_TOKEN = 4  # the first id that is not special
 PROXY_NAMES = ("synflow", "snip", "grad_norm")
 
 
@@ -72,7 +72,7 @@ def synflow(model: Seq2SeqModel) -> float:
     with torch.no_grad():
         for weight in linearized.parameters():
             weight.abs_()
-    tokens = torch.full((1, SYNFLOW_LENGTH), SYNFLOW_TOKEN,
+    tokens = torch.full((1, SYNFLOW_LENGTH), FIRST_WORD,
                         device=next(linearized.parameters()).device)
     with _LinearizedFunctions():
         linearized(tokens, tokens).sum().backward()

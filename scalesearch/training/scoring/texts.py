@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from scalesearch.blocks.core import EOS
 from scalesearch.data.batching import eval_batches
 from scalesearch.data.prepare import encode_windows
 from scalesearch.errors import UserError
-from scalesearch.nn.decode import EOS, sample_tokens
+from scalesearch.nn.decode import sample_tokens
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.hardware import Hardware

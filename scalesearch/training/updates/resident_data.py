@@ -9,8 +9,9 @@ Shapes: B rows, T columns, ``top`` soft targets per token.
 import torch
 from torch import Tensor
 
+from scalesearch.blocks.core import BOS, EOS, PAD
 from scalesearch.data.soft_targets import record_offsets
-from scalesearch.data.split import BOS, EOS, PAD, IntArray, Split
+from scalesearch.data.split import IntArray, Split
 
 MAX_SHARE = 0.25  # of the memory of a GPU
 GROWTH = 1.25  # room for later epochs of text that is tokenized again
