@@ -155,8 +155,9 @@ def measure_peak_memory(folder: Path, setup: DecodingSetup) -> dict[str, int]:
                               json.dumps(asdict(setup))],
                              capture_output=True, text=True, check=False)
     if process.returncode:
-        raise UserError(f"{folder}: peak memory could not be measured: "
-                        f"{process.stderr.strip().splitlines()[-1:]}", code="not-measured")
+        reason = process.stderr.strip().rpartition("\n")[2]
+        raise UserError(f"{folder}: peak memory could not be measured: {reason}",
+                        code="not-measured")
     measured: dict[str, int] = json.loads(process.stdout)
     return measured
 

@@ -186,6 +186,7 @@ class _BeamSearch:
     def evaluate_states(self, states: Iterable[tuple[Changes, int]]) -> list[_BeamState]:
         """Evaluate changed candidates, and return those that can be built."""
         states = list(states)
+
         def suggest(changes: Mapping[str, Any], name: str, parameter: Parameter) -> Any:
             if name in changes:
                 return changes[name]

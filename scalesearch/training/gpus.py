@@ -80,7 +80,9 @@ def find_gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
     rows = [[cell.strip() for cell in line.split(",")] for line in output.stdout.splitlines()]
-    gpus = {name: Gpu(uuid, int(mib) * 2**20, model)
+    # A GPU without memory of its own uses that of the system; for it, the number is [N/A].
+    system_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    gpus = {name: Gpu(uuid, int(mib) * 2**20 if mib.isdecimal() else system_memory, model)
             for index, uuid, mib, model in rows for name in (index, uuid)}
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         return [gpus[index] for index, *_ in rows]

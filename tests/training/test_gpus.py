@@ -57,6 +57,17 @@ def test_find_gpus_lists_visible_gpus(two_gpus, monkeypatch, visible: str | None
     assert all(gpu.memory in (81559 * 2**20, 143771 * 2**20) for gpu in visible_gpus)
 
 
+def test_gpu_without_memory_of_its_own_uses_that_of_the_system(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "nvidia-smi"
+    command.write_text("#!/bin/sh\nprintf '0, GPU-a, [N/A], NVIDIA GB10\\n'\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    (gpu,) = find_gpus()
+    assert gpu.memory == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def test_machine_without_nvidia_smi_has_no_gpu(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_gpus() == []

@@ -156,7 +156,6 @@ class ParameterSpace:
             if reason:
                 yield node.key, f"{schedule} does not fit: {reason}"
 
-
     def referenced_schedule(self, node: ParameterNode, path: str) -> ParameterNode | None:
         """The schedule that the reference ``path`` inside ``node`` points to."""
         scope = node.path.rpartition(".")[0]

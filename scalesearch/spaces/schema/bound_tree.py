@@ -192,7 +192,6 @@ class SchemaIndex:
             shortest = {stack: shortest[stack] for stack in stacks}
         return f"the name is {format_alternatives(list(shortest.values())[:3])} here"
 
-
     def _default_path(self, group: str, name: str) -> str | None:
         """The path of a key of this name in the default variant of a group inside ``group``."""
         return next((path for path, entry in self.entries.items()
