@@ -151,8 +151,8 @@ def _rows(configs: Sequence[ParamValues], references: Mapping[str, KeyRef | None
           protocol: Protocol, lengths: Mapping[str, int],
           columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     names = [name for name in columns if name != ATTENTION_PRODUCTS_COLUMN]
-    for candidate in evaluate_costs([CostedCandidate.from_param_values(config)
-                                     for config in configs], protocol, names):
+    candidates = [CostedCandidate.from_param_values(config) for config in configs]
+    for uncosted, candidate in zip(candidates, evaluate_costs(candidates, protocol, names)):
         values = {key: evaluate(reference, candidate.config.__getitem__) if reference else ABSENT
                   for key, reference in references.items()}
         values = {key: None if value is ABSENT else value for key, value in values.items()}
@@ -162,11 +162,11 @@ def _rows(configs: Sequence[ParamValues], references: Mapping[str, KeyRef | None
             costs[ATTENTION_PRODUCTS_COLUMN] = attention_product_macs(
                 build_blocks(candidate.config)[1], protocol)
         yield {**values, **costs,
-               "error": None if candidate.costs else _build_error(candidate)}
+               "error": None if candidate.costs else uncosted.error or _build_error(candidate)}
 
 
 def _build_error(candidate: CostedCandidate) -> str | None:
-    """Reason why the network of a candidate cannot be built."""
+    """Reason why the network of a candidate with valid values cannot be built."""
     try:
         build_blocks(candidate.config)
     except UnbuildableError as error:

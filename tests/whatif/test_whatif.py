@@ -77,6 +77,12 @@ def test_sweep_keeps_rows_of_unbuildable_architectures() -> None:
     assert sweep.frame()["macs.total"].isna().tolist() == [True, False]
 
 
+def test_sweep_keeps_rows_with_invalid_computed_sizes() -> None:
+    invalid, valid = sweep_costs(TRANSFORMER, {"width": "4 | 8"}).rows
+    assert invalid["macs.total"] is None and valid["macs.total"] and valid["error"] is None
+    assert invalid["error"].startswith("encoder.head_dim: ")
+
+
 def test_sweep_keeps_the_order_of_lists() -> None:
     sweep = sweep_costs(TRANSFORMER, {"encoder.heads": "8 | [4, 8, 4, 8, 4, 8] | 4"})
     assert [row["encoder.heads"] for row in sweep.rows] == [8, [4, 8, 4, 8, 4, 8], 4]
