@@ -120,7 +120,7 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
     ranks = {name: _value_ranks([row[name] for row in rows]) for name in names.values()}
     rows.sort(key=lambda row: [ranks[name][str(row[name])] for name in ranks])
     crossings = CostCrossings()
-    if lengths and len(configs) == 1 and not configs[0].infeasible_values:
+    if lengths and len(configs) == 1 and rows[0]["error"] is None:
         crossings = find_crossings(build_blocks(configs[0])[1],
                                    protocol.with_vocab(configs[0].get("vocab")), tuple(lengths))
     return Sweep(tuple(names.values()), columns, tuple(rows), protocol, crossings)

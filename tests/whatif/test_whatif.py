@@ -75,6 +75,8 @@ def test_sweep_keeps_rows_of_unbuildable_architectures() -> None:
         row["macs.total"] is None for row in sweep.rows] == [True, False]
     assert sweep.rows[0]["error"].startswith("encoder.score_heads: ")
     assert sweep.frame()["macs.total"].isna().tolist() == [True, False]
+    sweep = sweep_costs(TRANSFORMER, {"encoder.score_heads": "3", "length": "5 | 9"})
+    assert all(row["error"] for row in sweep.rows) and not sweep.crossings
 
 
 def test_sweep_keeps_rows_with_invalid_computed_sizes() -> None:
