@@ -42,6 +42,7 @@ class FreeSizes:
         keys: keys of the configuration.
         names: names of the keys, with variants.
         base_config: values in the file; for open sizes, the first value.
+        is_base_invalid: whether one of these values cannot exist.
         parameters: nodes of all keys.
 
     Raises:
@@ -53,7 +54,7 @@ class FreeSizes:
         self.keys = config_keys(space, keys)
         first_values = {key: values[0]
                         for key in self.keys if (values := offered_sizes(space, key))}
-        self.base_config = self._complete(first_values)[0]
+        self.base_config, self.is_base_invalid, _ = self._complete(first_values)
         sizes = {key: written_size(space, key) for key in self.keys}
         nodes = self._complete({key: 1 if size is None else size for key, size in sizes.items()})[2]
         self.parameters = {node.key: node for node in nodes}

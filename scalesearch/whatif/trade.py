@@ -157,6 +157,7 @@ class _TradeOffSearch:
     def run(self, reference: Mapping[str, Any] | None) -> TradeOffs:
         """Evaluate all combinations, and keep the trade-offs."""
         keys = self.free_sizes.keys
+        error = None
         if reference is None:
             open_keys = [key for key in self.free_sizes.keys
                          if offered_sizes(self.free_sizes.space, key) is not None]
@@ -166,7 +167,9 @@ class _TradeOffSearch:
                                 f"file and the range with {option('for', f'{open_keys[0]}=…')}",
                                 code="open-parameters")
             reference = self.free_sizes.base_config
-        (candidate,) = evaluate_costs([CostedCandidate(reference)], self.protocol, self.cost_names)
+            error = "a value is invalid" if self.free_sizes.is_base_invalid else None
+        (candidate,) = evaluate_costs([CostedCandidate(reference, error)], self.protocol,
+                                      self.cost_names)
         if candidate.costs is None:
             raise UserError("the reference cannot be built", code="unbuildable")
         reference_costs = candidate.costs

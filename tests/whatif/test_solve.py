@@ -319,6 +319,12 @@ def test_invalid_trade_offs_are_rejected(keys: tuple[str, ...], hold: str, code:
         find_trade_offs(SMALL, keys, hold)
 
 
+def test_reference_of_trade_offs_has_valid_sizes() -> None:
+    invalid = TRANSFORMER.with_overrides({"width": "4"})
+    with refuses("unbuildable"):
+        find_trade_offs(invalid, ("width", "encoder.depth"), "params.total within 1%")
+
+
 @pytest.mark.parametrize(
     "keys",
     [("encoder.key_value_heads", "decoder.key_value_heads"), ("low_rank.ffn", "encoder.depth"),
