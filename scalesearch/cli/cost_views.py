@@ -64,16 +64,15 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
     from scalesearch.whatif import compare_costs
 
     loaded, protocol = _load_compared(files, settings, against, protocol_overrides)
-    for _, architecture in loaded.values():
-        # Raises an error if this architecture has no vocabulary, but others have their own.
-        protocol.with_vocab(architecture.vocab)
-    comparison = compare_costs({name: evaluate_cost(architecture.block, protocol)
-                                for name, (_, architecture) in loaded.items()}, levels)
+    comparison = compare_costs({
+        name: evaluate_cost(architecture.block, _protocol_of(space, architecture, protocol))
+        for name, (space, architecture) in loaded.items()}, levels)
     if csv:
         write_csv(comparison, csv)
     if as_json:
         architectures = [{"name": name, **comparison.costs[name].by_quantity,
-                          "protocol": protocol.facts, "architecture": architecture.to_dict(),
+                          "protocol": comparison.costs[name].protocol.facts,
+                          "architecture": architecture.to_dict(),
                           **not_expressed_record(own_space)}
                          for name, (own_space, architecture) in loaded.items()]
         print_costs({"protocol": protocol.facts, "architectures": architectures,
@@ -87,8 +86,15 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
     for name, result in comparison.costs.items():
         for line in artifact_lines(result):
             print_text(f"{name}: {line}")
-    print_text(f"differences to {next(iter(comparison.costs))} · protocol "
-               f"{protocol}\n{protocol.conventions}")
+    protocols = {name: f"protocol {result.protocol}" for name, result in comparison.costs.items()}
+    first, shared = next(iter(protocols.items()))
+    if len({*protocols.values()}) == 1:
+        print_text(f"differences to {first} · {shared}")
+    else:
+        for name, text in protocols.items():
+            print_text(f"{name}: {text}")
+        print_text(f"differences to {first}")
+    print_text(protocol.conventions)
 
 
 def _load_compared(files: tuple[str, ...], settings: tuple[str, ...], against: tuple[str, ...],
@@ -117,6 +123,19 @@ def _load_compared(files: tuple[str, ...], settings: tuple[str, ...], against: t
     vocab = {"vocab": OWN_VOCABULARY} if has_own_vocab else {}
     protocol = load_protocol({**space.protocol, **vocab}, **protocol_overrides)
     return loaded, protocol
+
+
+def _protocol_of(space: Space, architecture: ModelSpec, protocol: Protocol) -> Protocol:
+    """The protocol of a comparison with the vocabulary of one architecture.
+
+    If others have their own vocabulary and this one does not, it has that of its space's protocol.
+    """
+    from scalesearch.cost import load_protocol
+
+    vocab = architecture.vocab
+    if vocab is None and protocol.vocab == OWN_VOCABULARY:
+        vocab = load_protocol(space.protocol).vocab_size
+    return protocol.with_vocab(vocab)
 
 
 def _make_difference_tables(comparison: CostComparison, quantity: str, label: str
@@ -197,8 +216,8 @@ def print_context_comparison(files: tuple[str, ...], settings: tuple[str, ...],
     from scalesearch.whatif.sweep import parse_lengths
 
     loaded, protocol = _load_compared(files, settings, against, protocol_overrides)
-    blocks = {name: (architecture.block, protocol.with_vocab(architecture.vocab))
-              for name, (_, architecture) in loaded.items()}
+    blocks = {name: (architecture.block, _protocol_of(space, architecture, protocol))
+              for name, (space, architecture) in loaded.items()}
     lengths = parse_lengths("length", parse_settings(sweeps, "--sweep")["length"])
     comparison = compare_contexts(blocks, lengths)
     figures = []

@@ -81,7 +81,7 @@ def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> Cos
     Raises:
         ValueError: the costs have different protocols.
     """
-    if len({str(cost.protocol) for cost in costs.values()}) > 1:
+    if len({cost.protocol.name for cost in costs.values()}) > 1:  # vocabularies may differ
         raise ValueError("costs under different protocols cannot be compared")
     tables = [{row.path: row for row in module_costs(cost, max_level)} for cost in costs.values()]
     paths: list[str] = []

@@ -128,6 +128,19 @@ def test_costs_of_a_context(tmp_path: Path) -> None:
     assert f"{costs['macs']['decode_step']:,}" in output
 
 
+def test_compared_models_have_their_own_vocabulary(tmp_path: Path) -> None:
+    config = tmp_path / "qwen3.json"
+    config.write_text(json.dumps(QWEN3))
+    for files in itertools.permutations([str(config), "transformer"]):
+        for file, costs in zip(files, run(*files)["architectures"]):
+            alone = run(file)
+            assert costs["protocol"]["vocab"] == alone["protocol"]["vocab"]
+            assert costs["params"] == alone["params"] and costs["macs"] == alone["macs"]
+    rows = run(*files, "--sweep", "length=30")["rows"]
+    assert {row["name"]: row["macs.prefill"] for row in rows} == {
+        Path(file).name: run(file, "--length", "30")["macs"]["prefill"] for file in files}
+
+
 @pytest.mark.parametrize("n_changes", [2, 3, 5])
 def test_comparison_fits_the_terminal(n_changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
