@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,8 @@ class CandidateFacts:
     """Exact values and constraints of a candidate.
 
     Attributes:
-        values: value per objective, in the order of the study; None if it has to be measured.
+        values: finite value per objective, in the order of the study; None if it has to be
+            measured.
         constraints: violation per constraint; 0 or less means that it is met.
         identity: id of the architecture; candidates with equal ids are the same network. None: each
             candidate is a separate network.
@@ -70,6 +72,7 @@ class FactsCache:
 
     def store(self, candidate: Candidate, facts: CandidateFacts) -> None:
         """Store the facts of a feasible candidate from a batch."""
+        _check_finite(facts, candidate.params)
         if len(self._batch_facts_by_key) >= MAX_CACHED_FACTS:
             del self._batch_facts_by_key[next(iter(self._batch_facts_by_key))]
         self._batch_facts_by_key[candidate.key] = facts
@@ -86,9 +89,17 @@ class FactsCache:
                     and isinstance(facts.constraints, Mapping)):
                 raise UserError("facts: expected CandidateFacts(values, constraints) with a list "
                                 f"and a mapping, found {facts!r}", code="bad-argument")
+            _check_finite(facts, params)
             self._facts_by_key[key] = facts
         return self._facts_by_key[key]
 
     def identity(self, params: Mapping[str, Any]) -> str:
         """Return the id of the architecture, or the key of the candidate if it has none."""
         return self(params).identity or candidate_key(params)
+
+
+def _check_finite(facts: CandidateFacts, params: Mapping[str, Any]) -> None:
+    for index, value in enumerate(facts.values):
+        if value is not None and not math.isfinite(value):
+            raise UserError(f"facts: objective {index}: expected a finite value, found {value} "
+                            f"for {dict(params)}", code="bad-argument")

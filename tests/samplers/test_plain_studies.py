@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from scalesearch.pareto.front import hypervolume
-from scalesearch.samplers.candidate import candidate_key
-from scalesearch.samplers.candidate_facts import CandidateFacts
+from scalesearch.samplers.candidate import candidate_key, sample_candidate
+from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
 from scalesearch.samplers.candidate_sampler import (
     CandidateSampler,
     GridSampler,
@@ -72,6 +72,25 @@ def nsga2(**arguments):
 def test_invalid_facts_are_rejected(facts):
     with refuses("bad-argument", place="facts: expected "):
         run(HypervolumeGP(define=define, facts=lambda params: facts, seed=1), 3)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_facts_that_are_not_finite_name_the_objective_and_the_parameters(value):
+    def facts(params):
+        return CandidateFacts((None, value if params["depth"] == 6 else cost(params)))
+
+    study = optuna.create_study(directions=WAYS,
+                                sampler=RandomSampler(define=define, facts=facts, seed=1))
+    study.enqueue_trial({"width": 8, "depth": 6, "kind": "plain"})
+    with refuses("bad-argument", "'width': 8, 'depth': 6",
+                 place="facts: objective 1: "):
+        study.optimize(objective, n_trials=2)
+
+
+def test_values_of_a_batch_are_finite():
+    candidate = sample_candidate(define, random.Random(0))
+    with refuses("bad-argument", place="facts: "):
+        FactsCache(None).store(candidate, CandidateFacts((None, math.nan)))
 
 
 def run(sampler, count, storage=None, name="s"):
