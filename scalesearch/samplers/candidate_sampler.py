@@ -6,10 +6,12 @@ interrupted study therefore proposes the same candidates after a resume, in any 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import random
 import secrets
+import threading
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,6 +44,8 @@ MAX_NEW_SAMPLES = 50  # random candidates after a repeated one, before the space
 MAX_ENUMERATED = 10_000  # candidates of a space that is enumerated to find a new one
 # random candidates from which a stratified startup trial is chosen by cost
 N_STRATIFICATION_SAMPLES = 20
+# Held by threads that propose (``n_jobs``); of all samplers, because a lock cannot be pickled.
+PROPOSAL_LOCK = threading.RLock()
 
 
 class SpaceExhaustedError(Exception):
@@ -95,7 +99,7 @@ class CandidateSampler(BaseSampler):
             self).default_n_startup_trials if n_startup_trials is None else n_startup_trials
         self.rung_shares = tuple(rung_shares)
         self._summaries = TrialSummaryCache(self.facts)
-        self._proposed: dict[int, Candidate] = {}  # by trial, until its parameters are sampled
+        self._proposed: dict[int, Candidate] = {}  # by trial, until its parameters are suggested
         self._enumerated: tuple[DefineByRun, list[Candidate] | None] | None = None
 
     def propose(self, state: SamplerState) -> Candidate | None:
@@ -113,18 +117,15 @@ class CandidateSampler(BaseSampler):
             if not shared:
                 return {}
             define = define_from_distributions(shared)
-        candidate = self._proposed[trial.number] = self.next_candidate(
-            self.make_state(study, trial, define))
-        return dict(candidate.distributions)
+        return dict(self._propose(study, trial, define).distributions)
 
     def sample_relative(self, study: Study, trial: FrozenTrial,
                         search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        candidate = self._proposed.pop(trial.number, None)
         if not search_space:
             return {}
+        candidate = self._proposed.get(trial.number)
         if candidate is None or not set(search_space) <= set(candidate.params):
-            candidate = self.next_candidate(
-                self.make_state(study, trial, define_from_distributions(search_space)))
+            candidate = self._propose(study, trial, define_from_distributions(search_space))
         return {name: candidate.params[name] for name in search_space}
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
@@ -139,8 +140,12 @@ class CandidateSampler(BaseSampler):
         return dict(intersection_search_space(past, include_pruned=True))
 
     def make_state(self, study: Study, trial: FrozenTrial, define: DefineByRun) -> SamplerState:
-        """State of the study when parameters are suggested for ``trial``."""
-        past = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
+        """State of the study when parameters are suggested for ``trial``.
+
+        Other running trials have all parameters that were proposed for them.
+        """
+        past = [self._with_proposal(other)
+                for other in study.get_trials(deepcopy=False) if other.number != trial.number]
         rng = random.Random(self.seed_at(trial.number))
         if self.define is None or define is self.define:
             return SamplerState(trial.number, past, define, self._summaries, self.objectives, study,
@@ -231,6 +236,25 @@ class CandidateSampler(BaseSampler):
                       n_runs: int) -> HypervolumeForecast | None:
         """Forecast the growth of the hypervolume by ``n_runs`` runs; None: no forecast."""
         return None
+
+    def _propose(self, study: Study, trial: FrozenTrial, define: DefineByRun) -> Candidate:
+        with PROPOSAL_LOCK:
+            candidate = self.next_candidate(self.make_state(study, trial, define))
+            self._proposed[trial.number] = candidate
+        return candidate
+
+    def _with_proposal(self, trial: FrozenTrial) -> FrozenTrial:
+        """``trial`` with its proposed parameters; the storage has those that were suggested."""
+        candidate = self._proposed.get(trial.number)
+        if candidate is None:
+            return trial
+        if trial.state.is_finished() or candidate.params.keys() <= trial.params.keys():
+            del self._proposed[trial.number]
+            return trial
+        pending = copy.copy(trial)
+        pending.params = {**candidate.params, **trial.params}
+        pending.distributions = {**candidate.distributions, **trial.distributions}
+        return pending
 
     def _region(self, state: SamplerState) -> FeasibleRegion | None:
         """The region, if it describes the parameters of this trial."""

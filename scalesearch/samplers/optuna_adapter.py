@@ -22,7 +22,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from scalesearch.samplers.candidate import Candidate, define_from_distributions
-from scalesearch.samplers.candidate_sampler import CandidateSampler
+from scalesearch.samplers.candidate_sampler import PROPOSAL_LOCK, CandidateSampler
 from scalesearch.samplers.sampler_state import SamplerState
 
 MakeInner = Callable[[int], BaseSampler]
@@ -82,7 +82,7 @@ class OptunaSamplerAdapter(CandidateSampler):
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str,
                            param_distribution: BaseDistribution) -> Any:
-        with warnings.catch_warnings():
+        with PROPOSAL_LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             inner_study = self.make_inner_study(
                 self.make_state(study, trial, self.define or define_from_distributions({})))

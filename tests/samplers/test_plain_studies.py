@@ -2,6 +2,8 @@
 
 import math
 import random
+import time
+from functools import partial
 
 import optuna
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from scalesearch.pareto.front import hypervolume
-from scalesearch.samplers.candidate import candidate_key, sample_candidate
+from scalesearch.samplers.candidate import candidate_key, enumerate_candidates, sample_candidate
 from scalesearch.samplers.candidate_facts import CandidateFacts, FactsCache
 from scalesearch.samplers.candidate_sampler import (
     CandidateSampler,
@@ -260,3 +262,32 @@ def test_samplers_without_a_space_repeat_nothing_while_a_candidate_is_new(sample
                    + trial.suggest_categorical("depth", [1, 2]), n_trials=6)
     assert len({candidate_key(trial.params) for trial in study.trials}) == 6
 
+
+
+def small_objective(trial):
+    return trial.suggest_int("width", 1, 4) * trial.suggest_int("depth", 1, 3)
+
+
+@pytest.mark.parametrize("sampler", [
+    *(partial(sampler, **arguments) for sampler in (*SAMPLERS, tpe, nsga2)
+      for arguments in ({}, {"define": small_objective})), partial(GridSampler, small_objective)])
+def test_open_trials_differ_while_their_parameters_are_suggested(sampler):
+    study = optuna.create_study(sampler=sampler(seed=1))
+    study.optimize(small_objective, n_trials=6)
+    trials = [study.ask() for _ in range(6)]
+    for trial in trials:
+        trial.suggest_int("width", 1, 4)
+    for trial in trials:
+        trial.suggest_int("depth", 1, 3)
+    assert len({candidate_key(trial.params) for trial in study.trials}) == 12
+
+
+def test_threads_propose_different_candidates():
+    class Slow(CandidateSampler):
+        def propose(self, state):
+            time.sleep(0.05)
+            return next(filter(state.is_new, enumerate_candidates(state.define)))
+
+    study = optuna.create_study(sampler=Slow(define=small_objective, seed=1))
+    study.optimize(small_objective, n_trials=12, n_jobs=4)
+    assert len({candidate_key(trial.params) for trial in study.trials}) == 12
