@@ -4,6 +4,7 @@ They are compared with the times that fake training reports, and with values com
 """
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,6 +90,7 @@ def test_forecast_equals_time_of_study(tmp_path):
                for part in TRAINING_PARTS if part != "updates")
     assert forecast.wall_seconds == pytest.approx(total_effort(spent).seconds)
     assert "random candidates" in " ".join(describe_forecast(forecast))
+    assert times_shown(forecast) == 3
     write_json(tmp_path / FORECAST_FILE, msgspec.to_builtins(forecast))
     assert read_forecast(tmp_path) == forecast
     shown = StudyWatcher(tmp_path).snapshot()
@@ -206,6 +208,20 @@ def test_one_run_is_not_plural(tmp_path):
     driver.run()
     forecast = forecast_from_trials(spec(1), 0, driver.trials)
     assert forecast.full_runs == 1 and "runs" not in describe_forecast(forecast)[1]
+
+
+def test_forecast_of_one_network_has_no_range():
+    evaluator = SimpleNamespace(
+        evaluate_architecture=lambda macs: SimpleNamespace(costs={"macs.total": macs}))
+    study = spec(0)
+    study.architectures = ()
+    forecast = forecast_by_measuring(study, evaluator, [1e5], lambda macs, _: slow(macs), 1.0)
+    assert times_shown(forecast) == 1
+
+
+def times_shown(forecast):
+    """Number of totals of CPU time in the line of a forecast: the mean, and a range."""
+    return len(re.findall(r"\d+:\d\d:\d\d", describe_forecast(forecast)[0].rpartition(": ")[0]))
 
 
 def test_time_left_is_makespan_of_candidates(event_study):

@@ -83,12 +83,19 @@ def describe_forecast(forecast: StudyForecast | str) -> list[str]:
         return [f"No forecast of the time: {forecast}"] if forecast else []
     parts = ", ".join(f"{part} {format_duration(effort.cpu_seconds)}"
                       for part, effort in forecast.efforts.items())
-    return [f"Forecast: CPU time {format_duration(forecast.cpu_seconds)} "
-            f"({format_duration(forecast.cpu_seconds_low)} to "
-            f"{format_duration(forecast.cpu_seconds_high)}): {parts}",
+    span = describe_range(forecast)
+    total = format_duration(forecast.cpu_seconds) + (f" ({span})" if span else "")
+    return [f"Forecast: CPU time {total}: {parts}",
             f"  about {format_duration(forecast.wall_seconds)} wall-clock time, "
             f"{forecast.full_runs:,.4g} full-budget run{'' if forecast.full_runs == 1 else 's'}; "
             f"based on {forecast.basis}"]
+
+
+def describe_range(forecast: StudyForecast) -> str:
+    """Describe the range of the CPU time; empty if its bounds are equal."""
+    low = format_duration(forecast.cpu_seconds_low)
+    high = format_duration(forecast.cpu_seconds_high)
+    return f"{low} to {high}, depending on the models that are trained" if low != high else ""
 
 
 def describe_forecast_status(status: ForecastStatus) -> str:

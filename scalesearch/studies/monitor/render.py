@@ -17,6 +17,7 @@ from scalesearch.studies.monitor.format import (
     STATE_WORDS,
     describe_forecast_status,
     describe_gain,
+    describe_range,
     format_ago,
     format_column,
     format_duration,
@@ -71,10 +72,9 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
         below.append(text_of(describe_forecast_status(snapshot.forecast_status)))
         if whole:
             forecast = snapshot.forecast_status.forecast
+            basis = [describe_range(forecast), f"based on {forecast.basis}"]
             below += [Text(), forecast_table(snapshot.forecast_status),
-                      text_of(f"Forecast {format_duration(forecast.cpu_seconds_low)} to "
-                              f"{format_duration(forecast.cpu_seconds_high)}, based on "
-                              f"{forecast.basis}", "dim")]
+                      text_of("Forecast " + ", ".join(filter(None, basis)), "dim")]
     if whole and snapshot.phases:
         below += [Text(), _table("Wall-clock time per run", [
             {"phase": phase, "time": text}
