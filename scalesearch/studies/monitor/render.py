@@ -266,8 +266,10 @@ def describe_counts(snapshot: StudySnapshot) -> list[str]:
     """
     progress = snapshot.progress
     fixed = _fixed_noun(snapshot)
+    # with rungs, more candidates start than full-budget runs are planned
+    candidates = "full-budget runs of candidates" if snapshot.rungs else "candidates"
     parts = [f"{name} {_count(done)} of {_count(total)}" for name, (done, total) in (
-        ("candidates", progress.candidates), (fixed, progress.references),
+        (candidates, progress.candidates), (fixed, progress.references),
         (f"further seeds of {fixed}", progress.reference_seeds)) if total]
     if any(progress.front_seeds):
         done, limit = progress.front_seeds
