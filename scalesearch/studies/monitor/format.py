@@ -98,8 +98,11 @@ def describe_range(forecast: StudyForecast) -> str:
     return f"{low} to {high}, depending on the models that are trained" if low != high else ""
 
 
-def describe_forecast_status(status: ForecastStatus) -> str:
-    """Describe in one line how the spent time compares with the forecast."""
+def describe_forecast_status(status: ForecastStatus, if_resumed: str = "") -> str:
+    """Describe in one line how the spent time compares with the forecast.
+
+    ``if_resumed`` qualifies the expected time of a study that has stopped.
+    """
     spent = total_effort(status.spent).cpu_seconds
     expected = total_effort(status.expected).cpu_seconds
     predicted = status.forecast.cpu_seconds
@@ -107,7 +110,7 @@ def describe_forecast_status(status: ForecastStatus) -> str:
     parts = [f"CPU time: {format_duration(spent)}"]
     if expected != spent:
         parts[0] += " so far"
-        parts.append(f"{format_duration(expected)} expected at the end")
+        parts.append(f"{format_duration(expected)} expected at the end{if_resumed}")
     return ", ".join([*parts, f"forecast {format_duration(predicted)}{deviation}"])
 
 

@@ -69,12 +69,13 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
         above.append(text_of(f"Teacher: {snapshot.teacher}"))
     below: list[RenderableType] = []
     if snapshot.forecast_status:
-        below.append(text_of(describe_forecast_status(snapshot.forecast_status)))
+        if_resumed = " if resumed" if snapshot.owner.state == STOPPED else ""
+        below.append(text_of(describe_forecast_status(snapshot.forecast_status, if_resumed)))
         if whole:
             forecast = snapshot.forecast_status.forecast
             basis = [describe_range(forecast), f"based on {forecast.basis}"]
-            below += [Text(), forecast_table(snapshot.forecast_status),
-                      text_of("Forecast " + ", ".join(filter(None, basis)), "dim")]
+            below += [Text(), forecast_table(snapshot.forecast_status, if_resumed),
+                      text_of("Forecast " + "; ".join(filter(None, basis)), "dim")]
     if whole and snapshot.phases:
         below += [Text(), _table("Wall-clock time per run", [
             {"phase": phase, "time": text}
@@ -170,14 +171,14 @@ def rungs_table(snapshot: StudySnapshot) -> Table:
     return _table("Rungs", rows, () if has_correlation else ("rank correlation",))
 
 
-def forecast_table(status: ForecastStatus) -> Table:
+def forecast_table(status: ForecastStatus, if_resumed: str) -> Table:
     """Table of the time per part: forecast, so far, and expected."""
     seconds = {part: [efforts[part].cpu_seconds
                       for efforts in (status.forecast.efforts, status.spent, status.expected)]
                for part in TRAINING_PARTS}
     seconds["wall-clock time"] = [status.forecast.wall_seconds, status.wall_seconds,
                                   status.expected_wall_seconds]
-    headings = ("forecast", "so far", "expected")
+    headings = ("forecast", "so far", f"expected{if_resumed}")
     return _table("CPU time", [{"part": part, **dict(zip(headings, map(format_duration, values)))}
                                for part, values in seconds.items()])
 

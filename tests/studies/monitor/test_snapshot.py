@@ -246,6 +246,9 @@ def test_time_of_interrupted_trials_is_spent(event_study):
     assert snapshot.forecast_status.spent["updates"] == Effort(30.0, 24.0)
     assert snapshot.forecast_status.expected["updates"].cpu_seconds == pytest.approx(2 * 24 / 0.6)
     assert "CPU time: 0:00:24 so far" in rendered(snapshot, 140)
+    assert "if resumed" not in rendered(snapshot, 140)
+    event_study.write_owner(state=STOPPED)  # both in the line and in the table
+    assert rendered(StudyWatcher(folder).snapshot(), 140).count("if resumed") == 2
     event_study.end(0, 60)
     assert StudyWatcher(folder).snapshot().forecast_status.spent["updates"] == Effort()
     event_study.write_owner(state=FINISHED, reason="1 candidate trained", candidates=1,
