@@ -27,7 +27,7 @@ def test_table_and_json_of_comparison(folders, tmp_path):
     output = call(*folders, "--to", tmp_path / "made")
     assert output.startswith("fake: hypervolume 0.") and "Difference, fake minus other:" in output
     assert "90 % interval" in output and "2,000 resamples (seed 1)" in output
-    assert "left out: softmax" in output and "macs.once" not in output
+    assert "not in macs: softmax" in output and "macs.once" not in output
     comparison = json.loads(call(*folders, "--json", "--to", tmp_path / "made", "--resamples", 100))
     assert [study["name"] for study in comparison["studies"]] == ["fake", "other"]
     assert (

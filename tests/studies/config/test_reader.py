@@ -396,8 +396,8 @@ def test_measurements_follow_from_the_objectives(tmp_path, objectives, measured)
        "its metrics are rougeL, rouge1, rouge2, loss, perplexity, "
        "loss_per_char, latency, memory"]),
      (TASK_FILES, "tokenized_bleu: max", SPACE,
-      ["does not ask for `tokenized_bleu`", "`tokenized: true`"]),
-     (TASK_FILES, "comet: max", SPACE, ["does not ask for `comet`", "`comet: MODEL`"]),
+      ["s.yaml:8:15:", "`tokenized_bleu`", "`tokenized: true`"]),
+     (TASK_FILES, "comet: max", SPACE, ["s.yaml:8:15:", "`comet`", "`comet: MODEL`"]),
      (f"{TASK_FILES}, comet: some/model", "comet: max", SPACE, ["pip install unbabel-comet"]),
      ("task: language-model, train: t, valid: v, test: w", "perplexity: min", SPACE,
       ["the task language-model needs `model: decoder-only`, and this architecture is "
