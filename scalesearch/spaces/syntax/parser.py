@@ -8,12 +8,13 @@ call        := word "(" alternatives ( "," alternatives )* ")"  |  number ( "-" 
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
-from scalesearch.spaces.syntax.diagnostics import suggest_match
+from scalesearch.spaces.syntax.diagnostics import format_alternatives, suggest_match
 from scalesearch.spaces.syntax.domains import (
     AlternativesDomain,
     CallDomain,
@@ -106,14 +107,23 @@ class Cursor:
             return f"write `and` before `{self.token.text}`"
         return None
 
+    def grouped_number_help(self, has_alternatives: bool = False) -> str | None:
+        """How the number before the next token is written, if its digits are in groups."""
+        start = self.tokens[self.index - 1].span[0]
+        if not self.index or not (match := GROUPED_NUMBER.match(self.text, start)):
+            return None
+        number = re.sub("[,.]", "_", match[0])
+        short = re.sub("(?:_000){1,5}$", lambda zeros: "kMGTP"[len(zeros[0]) // 4 - 1], number)
+        forms = dict.fromkeys([short, number])
+        if has_alternatives and "," in match[0]:
+            forms[match[0].replace(",", " | ")] = None
+        return f"write {format_alternatives(forms)}"
+
     def number_help(self) -> str | None:
         """How a number is written, if the next token looks like a part of one."""
         previous = self.tokens[self.index - 1]
         if not self.index or previous.type != "number":
             return None
-        if grouped := GROUPED_NUMBER.match(self.text, previous.span[0]):
-            return (f"write `{grouped[0].replace(',', '')}` without commas, or alternatives as "
-                    f"`{grouped[0].replace(',', ' | ')}`")
         if self.is_next("to", "until", "through"):
             return f"a range is written `{previous.text}..{self.tokens[self.index + 1].text}`"
         return NUMBER_FORMS if self.token.type == "word" else None
@@ -141,7 +151,8 @@ def parse_value(text: str) -> Domain:
     if "=" in text[cursor.token.span[0]:]:
         help = "changes of several keys are separated by `;`"
     else:
-        help = cursor.number_help() or "alternatives are separated by `|`"
+        help = (cursor.grouped_number_help(has_alternatives=True) or cursor.number_help()
+                or "alternatives are separated by `|`")
     raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)
 
 
@@ -182,8 +193,9 @@ def parse_expression(text: str) -> Expr:
     if cursor.is_next("|"):
         raise cursor.make_error("`|` does not belong in an expression", "write `or`")
     operator = {",": "and"}.get(cursor.token.text, cursor.token.text.lower())
-    help = (f"write `{operator}`" if operator in ("and", "or", "not")
-            else cursor.missing_and_help() or cursor.number_help())
+    help = cursor.grouped_number_help() or (
+        f"write `{operator}`" if operator in ("and", "or", "not")
+        else cursor.missing_and_help() or cursor.number_help())
     raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)
 
 

@@ -21,7 +21,8 @@ def test_equivalent_numbers_are_read(text: str, same: str) -> None:
 
 @pytest.mark.parametrize(("text", "form"), [
     ("16...64", "16..64"), ("16 to 64", "16..64"), ("16-64", "16..64"),
-    ("1,500,000", "1500000"), ("{min: 16, max: 64}", "16..64"),
+    ("1,500,000", "1_500_000"), ("64,128", "64 | 128"), ("1.000.000", "1M"),
+    ("{min: 16, max: 64}", "16..64"),
     ("{low: 16, high: 64, step: 16}", "16..64 step 16"),
     ("{lower: 16, upper: 64, log: true}", "16..64 log"),
     ("{_type: choice, _value: [64, 128]}", "64 | 128"), ("{values: [64, 128]}", "64 | 128"),
@@ -34,6 +35,20 @@ def test_other_forms_get_the_right_one(text: str, form: str) -> None:
         Space.parse(f"width: {text}")
     (problem,) = caught.value.problems
     assert f"`{form}`" in str(problem.help) and problem.position.line == 0
+
+
+@pytest.mark.parametrize(("number", "forms", "column"), [
+    ("1,000,000", "`1M` or `1_000_000`", 8), ("1.234.000", "`1_234k` or `1_234_000`", 12),
+    ("100,000,000,000,000,000,001", "`100_000_000_000_000_000_001`", 10),
+    ("100,000,000,000,000,000,000", "`100_000P` or", 10), ("1,000, width > 2", "`1k` or", 8),
+    ("1000, width > 2", "`and`", 11), ("1,0000", "`and`", 8)])
+def test_grouped_digits_of_a_limit_get_the_right_form(
+        number: str, forms: str, column: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"width: 8\nwhere:\n  - 4 < {number}")
+    problem = caught.value.problems[0]
+    assert (problem.code, problem.position.column) == ("bad-syntax", column + 1)
+    assert forms in str(problem.help)
 
 
 @pytest.mark.parametrize("text", ["64.5", "16.5..64", "{min: 16}", "choice()", "f(16, 64)",
