@@ -56,8 +56,12 @@ def expand_path(path: str, where: str, base: Path | None = None) -> Path:
     return Path(os.path.abspath((base or Path()) / os.path.expanduser(expanded)))
 
 
-def find_text_file(path: str, where: str) -> Path:
+def find_text_file(path: str, where: str, help: str | None = None) -> Path:
     """Find the file at ``path``, or a compressed one (``path.gz``, .xz or .zst).
+
+    Args:
+        where: key of the data spec that holds the path, for the error message.
+        help: what to write instead, if it is known.
 
     Raises:
         UserError: neither is a file; the message lists files with similar names.
@@ -82,7 +86,7 @@ def find_text_file(path: str, where: str) -> Path:
         hint = f"Similar names in {folder}: {', '.join(similar)}." if similar else (
             f"Files in {folder}: {', '.join(names[:8]) or 'none'}{' …' if len(names) > 8 else ''}.")
     raise UserError(f"data: {where}: no such file: {path} (nor with "
-                    f"{', '.join(COMPRESSED_SUFFIXES)}). {hint}",
+                    f"{', '.join(COMPRESSED_SUFFIXES)}). {hint}", help=help,
                     key=f"data.{where}", code="no-such-file")
 
 

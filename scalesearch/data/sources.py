@@ -3,6 +3,7 @@
 import hashlib
 import io
 import lzma
+import re
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice
@@ -17,7 +18,7 @@ from scalesearch.data.files import (
     table_format,
 )
 from scalesearch.data.spec import HASHED_SPLIT_NAMES, SPLIT_NAMES, DataSpec
-from scalesearch.data.split_files import SplitPart, is_m2
+from scalesearch.data.split_files import SplitPart, is_m2, is_prefix
 from scalesearch.errors import UserError
 from scalesearch.tasks.edits import Edits, apply_edits, extract_edits, parse_m2
 from scalesearch.terminal import format_count
@@ -151,7 +152,13 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
             return part, part
         return f"{part}.{spec.suffixes[0]}", f"{part}.{spec.suffixes[1]}"
 
-    return [tuple(find_text_file(path, split) for path in paths_of(part))
+    def help_of(part: SplitPart) -> str | None:
+        endings = "|".join(map(re.escape, spec.suffixes))
+        pattern = rf"(.+)\.({endings})(\.gz|\.xz|\.zst)?"
+        match = re.fullmatch(pattern, str(part)) if is_prefix(part) else None
+        return match and f"write `{match[1]}`; the endings come from `source` and `target`"
+
+    return [tuple(find_text_file(path, split, help_of(part)) for path in paths_of(part))
             for part in getattr(spec, split)]
 
 

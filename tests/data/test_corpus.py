@@ -265,6 +265,19 @@ def test_spec_that_does_not_fit_the_text_is_refused(spec: DataSpec, cache: Path,
         load_corpus(spec.replace(**changes), cache)
 
 
+@pytest.mark.parametrize("name", ["train.en", "train.de", "packed.en.gz"])
+def test_file_of_one_side_gets_the_prefix_as_help(
+        spec: DataSpec, write: Write, cache: Path, name: str) -> None:
+    write("text/packed.en.gz", ["a dog"])
+    file = Path(spec.train[0]).parent / name
+    with refuses("no-such-file", f"{file}.en", key="data.train") as caught:
+        load_corpus(spec.replace(train=str(file)), cache)
+    assert f"`{file.parent / name.split('.')[0]}`" in str(caught.value.help)
+    with refuses("no-such-file") as caught:
+        load_corpus(spec.replace(train=f"{file.parent}/train.fr"), cache)
+    assert caught.value.help is None
+
+
 def test_relative_paths_use_the_base_folder(spec: DataSpec, cache: Path) -> None:
     text = Path(spec.train[0]).parent
     relative = spec.replace(train="train", validation="val", test="test")
