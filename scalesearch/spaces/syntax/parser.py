@@ -128,6 +128,15 @@ class Cursor:
             return f"a range is written `{previous.text}..{self.tokens[self.index + 1].text}`"
         return NUMBER_FORMS if self.token.type == "word" else None
 
+    def percent_help(self, index: int) -> str | None:
+        """How a percentage is written, if the token ``index`` is the sign of one."""
+        if index < 1 or self.tokens[index].text != "%":
+            return None
+        number, _, following = self.tokens[index - 1:index + 2]
+        is_percentage = number.type == "number" and following.type in ("op", "end") and (
+            following.text != "(")
+        return f"write `{format_constant(_rounded(number.value / 100))}`" if is_percentage else None
+
     def span_from(self, start: Span) -> Span:
         """The characters from ``start`` to the last token that was read."""
         return (start[0], self.tokens[max(self.index - 1, 0)].span[1])
@@ -146,7 +155,8 @@ def parse_value(text: str) -> Domain:
         raise cursor.make_error("`=` belongs at the beginning of a computed value",
                                 "to compare, write `==`")
     if cursor.is_next("+", "*", "/", "//", "**", "%", *COMPARISONS, "and", "or"):
-        help = f"a computed value begins with `=`: `= {cursor.text.strip()}`"
+        help = cursor.percent_help(cursor.index) or (
+            f"a computed value begins with `=`: `= {cursor.text.strip()}`")
         raise cursor.make_error(f"`{cursor.token.text}` does not belong in a constant", help)
     if "=" in text[cursor.token.span[0]:]:
         help = "changes of several keys are separated by `;`"
@@ -292,7 +302,8 @@ def _atom(cursor: Cursor) -> Expr:
         return Value(cursor.next().value, span=token.span,
                      has_byte_unit=token.type == "number" and token.text.endswith("B"))
     if token.type != "word" or token.text in RESERVED:
-        raise cursor.make_error("expected a number, a name or `(`")
+        raise cursor.make_error("expected a number, a name or `(`",
+                                cursor.percent_help(cursor.index - 1))
     cursor.next()
     if cursor.accept("["):
         layer = cursor.next().text

@@ -51,6 +51,17 @@ def test_grouped_digits_of_a_limit_get_the_right_form(
     assert forms in str(problem.help)
 
 
+@pytest.mark.parametrize(("text", "form"), [
+    ("5%", "0.05"), ("0 | 12.5 %", "0.125"), ("5%..10%", "0.05"), ("= 7% * width", "0.07"),
+    ("= width * 7%", "0.07"), ("5 % 3", "= 5 % 3"), ("5 % (3)", "= 5 % (3)")])
+def test_percentages_get_the_number(text: str, form: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"width: 8\ntensor_chain.ffn: {text}")
+    problem = caught.value.problems[0]
+    assert (problem.code, problem.position.line) == ("bad-syntax", 1)
+    assert f"`{form}`" in str(problem.help)
+
+
 @pytest.mark.parametrize("text", ["64.5", "16.5..64", "{min: 16}", "choice()", "f(16, 64)",
                                   "1,50", "64 million"])
 def test_other_texts_are_refused_at_their_position(text: str) -> None:
