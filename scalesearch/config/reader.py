@@ -184,6 +184,8 @@ class ConfigReader:
                 node = self.node_at(inner if inner in self.positions or is_value else path)
                 if problem.at_key and inner in self.keys:
                     node = self.keys[inner]
+                elif problem.at_key and isinstance(node, MappingNode):  # the only item of a list
+                    node = next((key for key, _ in node if key.text == problem.key), node)
                 subject = "" if is_value else re.sub(r"\[\d+\]", "", inner) or self.name
                 prefix = f"{subject}: "
                 message = problem.message.removeprefix(prefix)

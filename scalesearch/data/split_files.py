@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, PlainValidator
 from scalesearch.config.model import SettingError, SettingProblem
 from scalesearch.config.reader import file_value
 from scalesearch.data.files import COMPRESSED_SUFFIXES, table_format
+from scalesearch.spaces.syntax.diagnostics import suggest_match
 
 M2_ENDINGS = (".m2", *(f".m2{suffix}" for suffix in COMPRESSED_SUFFIXES))
 PARTS_SYNTAX = ("a path (for pairs without the ending), a table (.tsv or .jsonl), "
@@ -60,9 +61,15 @@ def _read_part(value: Any) -> SplitPart:
         return value
     if isinstance(value, str | Path) and str(value).strip():
         return str(value)
-    if isinstance(value, Mapping) and value.keys() == {"source", "target"}:
-        source = _read_paths(value["source"])
-        target = _read_paths(value["target"])
+    if isinstance(value, Mapping):
+        sides = ("source", "target")
+        unknown = [SettingProblem(key, f"unknown key `{key}`", suggest_match(key, sides),
+                                  code="unknown-key", at_key=True)
+                   for key in map(str, value) if key not in sides]
+        if unknown:
+            raise SettingError(*unknown)
+        source = _read_paths(value.get("source"))
+        target = _read_paths(value.get("target"))
         if len(source) == 1 and target:
             return FilePair(source[0], target[0], target[1:])
     raise SettingError(SettingProblem("", f"expected {PARTS_SYNTAX}"))

@@ -36,6 +36,8 @@ def problems(mapping: object) -> dict[str, str]:
      ({"builtin": "grammar", "seed": 7}, "seed", "one fixed text"),
      ({**FILES, "validation": ""}, "", "{source: FILE, target: FILE}"),
      ({**FILES, "test": [{"source": "a"}]}, "{'source': 'a'}", "{source: FILE, target: FILE}"),
+     ({**FILES, "test": {"src": "a", "target": "b"}}, "src", "`source`"),
+     ({**FILES, "test": ["d/test", {"source": "a", "tgt": "b"}]}, "tgt", "`target`"),
      ({**FILES, "vocab": "many"}, "many", "whole number"),
      ({**FILES, "vocab": True}, "yes", "whole number"),
      ({**FILES, "vocab": 100, "tokenizer": "m.model"}, "m.model", "`vocab`"),
