@@ -139,13 +139,15 @@ def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corp
                                         Path.cwd())
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in corpora[size].notes)
-    vocab_of_space = spec.space.protocol.get("vocab")
-    if None in corpora and "vocab" not in spec.protocol and isinstance(vocab_of_space, int):
+    if None in corpora:
         vocab = corpora[None].tokenizer.vocab_size
-        if vocab != vocab_of_space:
+        vocab_of_space = spec.space.protocol.get("vocab")
+        if isinstance(spec.vocab, int) and spec.vocab != vocab:
+            notes[f"warning: costs use {spec.vocab:,} vocabulary entries (protocol.vocab), but the "
+                  f"models have {vocab:,}"] = None
+        elif "vocab" not in spec.protocol and vocab_of_space not in (vocab, None):
             notes[f"costs use the vocabulary of the data ({vocab:,}), not that of the space "
-                  f"({vocab_of_space:,}); set protocol: {{ vocab: {vocab_of_space} }} to use "
-                  "the latter"] = None
+                  f"({vocab_of_space:,})"] = None
     for note in notes:
         report(note)
     return Corpora(corpora)

@@ -24,7 +24,7 @@ from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
 from scalesearch.studies.engine.compression import Replacements
-from scalesearch.studies.engine.corpora import load_corpora
+from scalesearch.studies.engine.corpora import Corpora, load_corpora
 from scalesearch.studies.engine.distillation import Teacher, find_teacher
 from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
@@ -71,6 +71,7 @@ class DryRun:
 
     spec: StudySpec
     evaluator: Evaluator
+    corpora: Corpora
     fixed: tuple[Trial, ...]
     notes: tuple[str, ...]
     proposals: tuple[Trial, ...] = ()
@@ -115,7 +116,7 @@ class DryRun:
 
         first = assemble(self.trials_to_train[0].config)
         recipe = self.spec.recipe_space.build_recipe(self.trials_to_train[0].recipe_params)
-        words = self.evaluator.protocol.with_vocab(first.vocab).vocab_size
+        words = self.corpora.of_architecture(first).tokenizer.vocab_size
         return summarize_scales(build_model(first.block, vocab=words, device="meta"), recipe)
 
     def show(self, console: Console) -> None:
@@ -264,7 +265,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         replacements = Replacements.of(spec, evaluator)
         parent = evaluator.evaluate_architecture(replacements.parent.architecture, {}).replace(
             number=0, label="parent", state=State.PENDING, reason="its blocks are replaced")
-        return DryRun(spec, evaluator, (parent,), tuple(notes), teacher=teacher,
+        return DryRun(spec, evaluator, corpora, (parent,), tuple(notes), teacher=teacher,
                       forecast="the combinations are not known yet", replacements=replacements)
     setup.check_costs_of_blocks(spec, evaluator, notes.append)
     within = setup.drop_infeasible_architectures(spec, evaluator)
@@ -278,7 +279,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     trials = study.load().trials if study.has_started() else Trials()
     forecast = make_forecast(spec, evaluator, list(measured.values()), trials,
                              training_measurer(spec, corpora.of_architecture), measure_seconds)
-    findings = DryRun(within, evaluator, fixed_trials, tuple(notes), teacher=teacher,
+    findings = DryRun(within, evaluator, corpora, fixed_trials, tuple(notes), teacher=teacher,
                       forecast=forecast, complete=trials.describe_complete(
                           spec.architectures is None) if len(trials) else "")
     if spec.architectures is not None:

@@ -255,7 +255,7 @@ def test_dry_run_describes_the_teacher(tmp_path, monkeypatch):
     teacher = find_teacher(spec, corpora.first)
     chained = Trial(0, State.INFEASIBLE,
                     costs={"params.total": 1, "macs.total": 2, "macs.once": 4321})
-    dry_run = DryRun(spec, make_evaluator(spec, corpora), (), (), (chained,), 1,
+    dry_run = DryRun(spec, make_evaluator(spec, corpora), corpora, (), (), (chained,), 1,
                      FeasibilityEstimate(1, 1, {}, {}), teacher)
     console_output = io.StringIO()
     dry_run.show(Console(file=console_output, width=400))

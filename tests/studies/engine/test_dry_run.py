@@ -125,6 +125,18 @@ def test_dry_run_and_run_name_parameters_that_no_model_reads(tmp_path, monkeypat
         assert re.search("warning: no effect in decoder-only models: .*adapt", output)
 
 
+@pytest.mark.parametrize("vocab, warns", [(500, True), (120, False), ("corpus", False)])
+def test_dry_run_warns_of_costs_for_another_vocabulary(tmp_path, monkeypatch, vocab, warns):
+    monkeypatch.setattr(sys.modules[__name__], "STUDY",
+                        STUDY.replace("target: 8, vocab: 120", f"target: 8, vocab: {vocab}"))
+    record, text = dry_run_text(tmp_path, monkeypatch)
+    warnings = [note for note in record["notes"] if note.startswith("warning")]
+    assert len(warnings) == warns
+    assert all("500" in note and "120" in note and note in text for note in warnings)
+    assert [row["params"] for row in record["learning_rates"]
+            if row["role"] == "table"] == [120 * 16]
+
+
 @pytest.mark.parametrize("code, changes", [
     ("bad-direction", {"direction": "min"}),
     ("too-few-resources", {"more": "resources: { gpus_per_trial: 1 }"}),
