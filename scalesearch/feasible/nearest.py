@@ -35,7 +35,8 @@ class NearbyCandidate:
     """A feasible candidate near another one.
 
     Attributes:
-        changes: parameter to old value (None if it had none) and new value.
+        changes: parameter to the value of the architecture (None if it has none) and of the
+            candidate.
         param_values: values of all keys.
     """
 
@@ -144,18 +145,20 @@ def find_nearest(start: ProjectedCandidate, protocol: Protocol, budgets: tuple[C
         if feasible:
             break
         states = sorted(states, key=lambda state: state.violation)[:BEAM_SIZE]
-    return [NearbyCandidate(_changed_values(start.param_values, state), state.param_values,
+    return [NearbyCandidate(_changed_values(start, state), state.param_values,
                             {name: state.costs[name] for name in names})
             for state in feasible[:MAX_RESULTS]]
 
 
-def _changed_values(start: ParamValues, state: _BeamState) -> dict[str, tuple[Any, Any]]:
-    """Old and new values of the changed parameters, then of others that follow from them."""
-    old, new = start.params, state.param_values
-    changes = {name: (old.get(name), value) for name, value in state.changes}
-    for name in dict.fromkeys((*new.params, *old)):
+def _changed_values(start: ProjectedCandidate, state: _BeamState) -> dict[str, tuple[Any, Any]]:
+    """Values of the architecture and the candidate: changed parameters, then those that follow."""
+    old = start.param_values.params | {name: value
+                                       for name, (value, _) in start.changed_params.items()}
+    new = state.param_values
+    changes = {}
+    for name in dict.fromkeys((*dict(state.changes), *new.params, *old)):
         value = new.params[name] if name in new.params else new.get(name, old[name])
-        if name not in changes and old.get(name) != value:
+        if old.get(name) != value:
             changes[name] = old.get(name), value
     return changes
 

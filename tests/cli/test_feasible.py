@@ -213,7 +213,8 @@ share: { encoder.ffn: one }
     assert min(len(near["changes"]) for near in report["near"]) >= 1
 
 
-def test_changes_of_near_candidates_are_complete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("depth", ["2", "3"])  # 3 is not a value of the space
+def test_changes_of_near_candidates_are_complete(tmp_path: Path, depth: str) -> None:
     file, start = tmp_path / "alt.yaml", tmp_path / "start.yaml"
     file.write_text("""
 width: 64 | 128
@@ -224,12 +225,12 @@ decoder: { depth: 1 | 2 if encoder.depth > 3 else 1, heads: 4 }
 cost: { protocol: { source: 9, target: 9, vocab: 5000 } }
 """)
     start.write_text("width: 128\nnorm: post\nencoder: { depth: 4, heads: 4 }\n"
-                     "encoder.ffn.relu.hidden: 64\ndecoder: { depth: 2, heads: 4 }\n")
+                     f"encoder.ffn.relu.hidden: 64\ndecoder: {{ depth: {depth}, heads: 4 }}\n")
     arguments = [str(file), "--budget", "params.total <= 300k", "--near", str(start)]
     note = run(*arguments).splitlines()[0]
     assert "other values of norm" in note
     old = {"width": "128", "embedding": "plain", "encoder.depth": "4", "encoder.ffn": "relu",
-           "decoder.depth": "2"}
+           "decoder.depth": depth}
     report = json.loads(run(*arguments, "--json"))
     assert report["near"]
     for near in report["near"]:
