@@ -111,7 +111,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
     from scalesearch.report.table import TIME_HEADINGS, TRAINING_COLUMNS
-    from scalesearch.spaces.schema.builtin import named_config
+    from scalesearch.spaces.schema.builtin import resolve_params
     from scalesearch.studies.forecast import read_gain
     from scalesearch.studies.monitor.format import format_phases
     from scalesearch.studies.trials.trial import Origin, State
@@ -157,7 +157,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
                         ("Means", means), ("Costs", trial.costs),
                         ("Wall-clock time", format_phases(trial.phases) if trial.phases else {}),
                         ("Rungs", rungs),
-                        ("Hyperparameters", trial.params or named_config(trial.config)),
+                        ("Hyperparameters", resolve_params(trial.params, trial.config)),
                         ("Recipe", trial.recipe_params)):
         cells = [(name, _format_value(value))
                  for name, value in rows.items() if value not in (None, "")]

@@ -25,7 +25,7 @@ from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.blocks.weight_sharing import SCHEDULES, make_schedule
-from scalesearch.spaces.schema.bound_tree import build_index
+from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
 from scalesearch.spaces.schema.stack import (
     OFF_VALUES,
     Fields,
@@ -205,8 +205,12 @@ def with_synonyms(child: FieldT, name: str = "") -> FieldT:
 
 def architecture_schema() -> SchemaGroup:
     """The keys of a space file, with those of installed packages."""
+    return _cached_schema(*_registered_blocks())
+
+
+def _registered_blocks() -> tuple[object, ...]:
     _load_installed()
-    return _cached_schema(tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items()))
+    return tuple(FFNS.items()), tuple(MIXERS.items()), tuple(SUBLAYERS.items())
 
 
 @cache
@@ -293,10 +297,27 @@ def _cached_schema(*registered: object) -> SchemaGroup:
         "matrices": _matrices()}))
 
 
+@cache
+def _cached_index(*registered: object) -> SchemaIndex:
+    return build_index(_cached_schema(*registered))
+
+
 def named_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a configuration by the names of parameters, also those of single layers."""
-    names = build_index(architecture_schema()).parameter_names(config)
+    names = _cached_index(*_registered_blocks()).parameter_names(config)
     params = {names[key]: value for key, value in config.items()}
     layers = {f"{name}[{layer}]": size for name, value in params.items() if isinstance(value, list)
               for layer, size in enumerate(value, 1)}
     return params | layers
+
+
+def resolve_params(params: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of hyperparameters: sizes in place of the ranges and formulas they are in.
+
+    Args:
+        params: sampled values; without any, the result is the whole configuration.
+        config: the configuration that follows from them; empty if it cannot be built.
+    """
+    values = named_config(config)
+    keys = {name: name.partition(" (")[0] for name in params}
+    return {key: values.get(key, params[name]) for name, key in keys.items()} or values

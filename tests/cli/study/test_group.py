@@ -1,6 +1,7 @@
 """The ``study`` commands with a study that takes milliseconds."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,12 +11,16 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
+from scalesearch.cost import find_protocol
 from scalesearch.report.labels import format_value
+from scalesearch.spaces.syntax.parameters import Choice, IntRange
+from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
 from tests.cli.study.commands import call_study as call
 from tests.errors import refuses
-from tests.studies.fakes import make_driver, make_plan
+from tests.studies.fakes import FakeSpace, make_driver, make_plan
 from tests.studies.noisy import noisy_work, seeded_plan
+from tests.studies.pages import page_of
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +220,35 @@ def test_study_is_found_by_name_next_to_a_space_of_that_name(folder, tmp_path, m
     (tmp_path / "tiny.yaml").write_text("width: 16\n")
     for name in ("tiny", "runs/tiny"):
         assert call("front", name, "--json") == call("front", folder, "--json")
+
+
+class RangeSpace(FakeSpace):
+    """The width is one of two ranges."""
+
+    branch = Choice(("8..32 step 8", "40..64 step 8"))
+    ranges = {"8..32 step 8": IntRange(8, 32, 8), "40..64 step 8": IntRange(40, 64, 8)}
+
+    def parameters(self):
+        inner = [(f"width ({text})", domain) for text, domain in self.ranges.items()]
+        return [("width", self.branch), *inner, *super().parameters()[1:]]
+
+    def resolve(self, ask):
+        branch = ask("width", self.branch)
+        name = f"width ({branch})"
+        config = super().resolve(lambda key, domain: ask(name, self.ranges[branch])
+                                 if key == "width" else ask(key, domain))
+        config.params = {**config, "width": branch, name: config["width"]}
+        return config
+
+
+def test_show_and_report_print_values_instead_of_ranges(tmp_path):
+    folder = tmp_path / "fake"
+    evaluator = Evaluator(RangeSpace(), find_protocol("forward", 10, 10, 100), ())
+    make_driver(folder, make_plan(6, evaluator=evaluator), kind="random").run()
+    row = json.loads(call("front", folder, "--json"))[0]
+    assert re.search(rf"\n width +{row['param.width']} *\n", call("show", folder, row["trial"]))
+    alts = page_of(folder).alts()
+    assert any("over width, depth" in alt for alt in alts) and "step 8" not in "".join(alts)
 
 
 def test_show_prints_one_trial(folder):

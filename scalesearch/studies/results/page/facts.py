@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scalesearch.files import try_read_json
 from scalesearch.report.ablation import Ablation, build_ablation
 from scalesearch.report.records import labeled_records, scores_over_seeds, validation_loss_name
-from scalesearch.spaces.schema.builtin import named_config
+from scalesearch.spaces.schema.builtin import resolve_params
 from scalesearch.studies.results.publish import records_of
 from scalesearch.studies.results.results import Results
 from scalesearch.studies.trials.study_meta import StudyMeta
@@ -78,7 +78,7 @@ class PageFacts:
     @cached_property
     def sampled(self) -> set[str]:
         """Names of all hyperparameters that a proposal has a value for."""
-        return self.results.params
+        return {name.partition(" (")[0] for name in self.results.params}
 
     @property
     def trials(self) -> Trials:
@@ -228,9 +228,10 @@ def names_in(folder: Path) -> list[str]:
 def shown_params(trial: Trial) -> Mapping[str, Any]:
     """Values of a trial's hyperparameters.
 
-    These are the sampled values; for a complete trial from outside the space, its configuration.
+    For a complete trial from outside the space, this is its configuration.
     """
-    return trial.params or (named_config(trial.config) if trial.state == State.COMPLETE else {})
+    is_shown = trial.params or trial.state == State.COMPLETE
+    return resolve_params(trial.params, trial.config) if is_shown else {}
 
 
 def name_of(trial: Trial) -> str:
