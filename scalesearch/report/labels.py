@@ -7,6 +7,7 @@ from typing import Any
 from scalesearch.cost import Protocol as Convention
 from scalesearch.cost import load_protocol
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
 ProtocolDict = Mapping[str, Any]
@@ -188,4 +189,4 @@ def format_value(value: Any) -> str:
     """Format a hyperparameter: numbers to six digits, a missing value as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
         return "–"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else format_constant(value)

@@ -18,6 +18,7 @@ import msgspec
 from scalesearch.cli.options import complete_study
 from scalesearch.errors import UserError
 from scalesearch.spaces.syntax.diagnostics import closest_match
+from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.terminal import format_count, make_table, open_console, print_text, wide_console
 
 if TYPE_CHECKING:
@@ -169,10 +170,10 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     print_text(f"Files: {folder}" if folder.is_dir() else "No files.", console)
 
 
-def _format_value(value: Any) -> Any:
+def _format_value(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:,.6g}" if isinstance(value, float) else value
+    return f"{value:,.6g}" if isinstance(value, float) else format_constant(value)
 
 
 def get_trial(results: Results, number: int) -> Trial:

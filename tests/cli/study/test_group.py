@@ -223,25 +223,27 @@ def test_study_is_found_by_name_next_to_a_space_of_that_name(folder, tmp_path, m
 
 
 class RangeSpace(FakeSpace):
-    """The width is one of two ranges."""
+    """The width is one of two ranges; with a flag."""
 
     branch = Choice(("8..32 step 8", "40..64 step 8"))
     ranges = {"8..32 step 8": IntRange(8, 32, 8), "40..64 step 8": IntRange(40, 64, 8)}
 
     def parameters(self):
         inner = [(f"width ({text})", domain) for text, domain in self.ranges.items()]
-        return [("width", self.branch), *inner, *super().parameters()[1:]]
+        return [("width", self.branch), *inner, *super().parameters()[1:],
+                ("flag", Choice((True, False)))]
 
     def resolve(self, ask):
         branch = ask("width", self.branch)
         name = f"width ({branch})"
         config = super().resolve(lambda key, domain: ask(name, self.ranges[branch])
                                  if key == "width" else ask(key, domain))
+        config["flag"] = ask("flag", Choice((True, False)))
         config.params = {**config, "width": branch, name: config["width"]}
         return config
 
 
-def test_show_and_report_print_values_instead_of_ranges(tmp_path):
+def test_values_replace_ranges_and_flags_are_yes_or_no(tmp_path):
     folder = tmp_path / "fake"
     evaluator = Evaluator(RangeSpace(), find_protocol("forward", 10, 10, 100), ())
     make_driver(folder, make_plan(6, evaluator=evaluator), kind="random").run()
@@ -249,6 +251,8 @@ def test_show_and_report_print_values_instead_of_ranges(tmp_path):
     assert re.search(rf"\n width +{row['param.width']} *\n", call("show", folder, row["trial"]))
     alts = page_of(folder).alts()
     assert any("over width, depth" in alt for alt in alts) and "step 8" not in "".join(alts)
+    for text in (call("front", folder), call("show", folder, row["trial"]), "".join(alts)):
+        assert re.search("flag +(yes|no)", text) and not re.search("True|False", text)
 
 
 def test_show_prints_one_trial(folder):
