@@ -285,23 +285,6 @@ def forecast_from_trials(spec: StudySpec, references: int, trials: Trials) -> St
         f"{format_count(len(own), 'training run')} of this study, {n_complete} complete")
 
 
-@dataclass(frozen=True)
-class EffortInterpolation:
-    """Effort of a full-budget run, linear in the MACs between two measured models."""
-
-    low_macs: float
-    high_macs: float
-    low: Efforts
-    high: Efforts
-
-    def predict(self, macs: float) -> dict[str, Effort]:
-        """Predict the effort of each part; beyond the measured models, it is theirs."""
-        span = self.high_macs - self.low_macs
-        weight = min(1.0, max(0.0, (macs - self.low_macs) / span)) if span > 0 else 0.0
-        return {part: self.low[part] + (self.high[part] - self.low[part]) * weight
-                for part in TRAINING_PARTS}
-
-
 def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: Sequence[ModelSpec],
                           measure: Measure, seconds: float) -> StudyForecast:
     """Forecast a study by measuring its smallest and its largest model.
@@ -325,25 +308,30 @@ def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: 
             models.append((trial.costs["macs.total"], architecture))
     low_macs, smallest = min(models, key=lambda model: model[0])
     high_macs, largest = max(models, key=lambda model: model[0])
-    run = EffortInterpolation(low_macs, high_macs, measure(smallest, seconds / 2),
-                              measure(largest, seconds / 2))
+    low = measure(smallest, seconds / 2)
+    high = measure(largest, seconds / 2)
+
+    def predict_run(macs: float) -> dict[str, Effort]:  # beyond the measured models, it is theirs
+        weight = (macs - low_macs) / (high_macs - low_macs) if high_macs > low_macs else 0.0
+        weight = min(1.0, max(0.0, weight))
+        return {part: low[part] + (high[part] - low[part]) * weight for part in TRAINING_PARTS}
 
     mean = quarter = three_quarters = 0.0
     if candidate_macs:
         mean = float(np.mean(candidate_macs))
         quarter, three_quarters = map(float, np.quantile(candidate_macs, (0.25, 0.75)))
     plan = PlannedRuns.of(spec, len(architectures),
-                          total_effort(run.predict(mean)).cpu_seconds if candidate_macs else 0.0)
-    reference_runs = [run.predict(macs) for macs in reference_macs]
+                          total_effort(predict_run(mean)).cpu_seconds if candidate_macs else 0.0)
+    reference_runs = [predict_run(macs) for macs in reference_macs]
     references = [{part: effort * plan.reference_seeds for part, effort in efforts.items()}
                   for efforts in reference_runs]
-    expected = sum_efforts(plan.search_efforts(run.predict(mean), plan.front_seeds), *references)
-    least = sum_efforts(plan.search_efforts(run.predict(quarter), 0), *references)
-    most = sum_efforts(plan.search_efforts(run.predict(three_quarters), plan.front_seeds),
+    expected = sum_efforts(plan.search_efforts(predict_run(mean), plan.front_seeds), *references)
+    least = sum_efforts(plan.search_efforts(predict_run(quarter), 0), *references)
+    most = sum_efforts(plan.search_efforts(predict_run(three_quarters), plan.front_seeds),
                        *references)
     candidate_seconds = 0.0
     if plan.search_full_runs:
-        search = total_effort(plan.search_efforts(run.predict(mean), 0))
+        search = total_effort(plan.search_efforts(predict_run(mean), 0))
         candidate_seconds = search.seconds / plan.search_full_runs
     reference_seconds = [total_effort(efforts).seconds for efforts in reference_runs]
     note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""

@@ -8,7 +8,7 @@ same choice, even if the other studies have changed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
@@ -84,22 +84,18 @@ def choose_warm_start(study: StudyDir, spec: StudySpec, evaluator: Evaluator,
     usable = [list(usable_trials(other, study, spec, evaluator, skipped, differences))
               for other in others]
 
-    def without_duplicates(trials: Iterable[Trial], skipped: Counter[str]) -> dict[str, Trial]:
-        kept: dict[str, Trial] = {}
-        for trial in trials:
-            if trial.identity in kept or trial.identity in imported:
-                skipped[SKIP_REASONS["known"]] += 1
-            else:
-                kept[str(trial.identity)] = trial
-        return kept
-
-    imported: dict[str, Trial] = {}
-    scored = (trial for trials in usable for trial in trials if trial.values)
-    imported = without_duplicates(scored, skipped)
+    imported: dict[str | None, Trial] = {}
+    for trial in (trial for trials in usable for trial in trials if trial.values):
+        if imported.setdefault(trial.identity, trial) is not trial:
+            skipped[SKIP_REASONS["known"]] += 1
     queues = [spread_front(other, trials) for other, trials in zip(others, usable)]
-    in_turn = (trial for trial in chain.from_iterable(zip_longest(*queues)) if trial is not None)
+    in_turn = filter(None, chain.from_iterable(zip_longest(*queues)))
+    candidates: dict[str | None, Trial] = {}
+    for trial in in_turn:
+        if trial.identity not in imported:
+            candidates.setdefault(trial.identity, trial)
     max_candidates = spec.warm_start.max_candidates
-    enqueued = tuple(without_duplicates(in_turn, Counter()).values())[
+    enqueued = tuple(candidates.values())[
         :default_max_candidates if max_candidates is None else max_candidates]
     return WarmStart(tuple(imported.values()), enqueued, dict(skipped),
                      tuple(differences) if enqueued else ())

@@ -32,7 +32,7 @@ from scalesearch.config.model import schema_of
 from scalesearch.config.reader import ConfigReader, is_none
 from scalesearch.errors import UserError
 from scalesearch.spaces import Space
-from scalesearch.spaces.syntax.diagnostics import Problem, SourcePosition
+from scalesearch.spaces.syntax.diagnostics import SourcePosition
 from scalesearch.spaces.syntax.domains import AlternativesDomain, Domain, RangeDomain
 from scalesearch.spaces.syntax.lexer import ValueSyntaxError
 from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -158,7 +158,7 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
         rows = [*base]
         keys_of_word = _keys_of_rule_word(space)
         for rule, value in spec.rules if isinstance(spec.rules, MappingNode) else ():
-            steps = read_steps(rule, value, keys_of_word, reader.problems.append)
+            steps = read_steps(rule, value, keys_of_word, reader)
             rules[rule.text] = tuple(name for _, name, _, _ in steps)
             rows += steps
         if spec.rules is not None and not rules:
@@ -238,14 +238,13 @@ def _keys_of_rule_word(base: Space | None) -> Mapping[str, tuple[str, ...]]:
 
 
 def read_steps(rule: ScalarNode, node: Node, keys_of_word: Mapping[str, tuple[str, ...]],
-               complain: Callable[[Problem], None]) -> list[Row]:
+               reader: ConfigReader) -> list[Row]:
     """Return the steps of a rule, the smallest first; errors are reported.
 
     Args:
         rule: name of the rule.
         node: its sizes.
         keys_of_word: the keys that each word stands for.
-        complain: receives each problem.
     """
     steps: list[Row] = []
     before: tuple[Change, ...] = ()
@@ -254,8 +253,8 @@ def read_steps(rule: ScalarNode, node: Node, keys_of_word: Mapping[str, tuple[st
         try:
             rows = _stage_steps(rule.text, stage)
         except (UserError, ValueSyntaxError) as error:
-            complain(Problem(stage.display_position, error.message, error.help or RULE_EXAMPLE,
-                             code=error.code))
+            reader.report_problem(stage, error.message, error.help or RULE_EXAMPLE,
+                                  code=error.code)
             continue
         changes = [{key: value for name, value in row.items()
                     for key in keys_of_word.get(name, (name,))} for row in rows]

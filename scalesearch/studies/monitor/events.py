@@ -2,7 +2,6 @@
 
 import os
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -63,22 +62,17 @@ class LogFollower:
                 self._reset()
                 self._file = (status.st_dev, status.st_ino)
             self.problem = ""
-            self._read_lines(log.lines(self._offset))
+            for line in log.lines(self._offset):
+                event, trial = self.study.read_event(line)
+                self._offset += len(line)
+                if event.type != EventType.PROPOSED:
+                    self._latest.append((event, trial))
         except FileNotFoundError:  # no event yet
             return
+        except UserError as error:  # a slow storage may show the whole line later
+            self.problem = error.message
         except OSError as error:  # the storage may be unavailable for a while
             self.problem = f"{log.file}: {error.strerror or error}"
-
-    def _read_lines(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            try:
-                event, trial = self.study.read_event(line)
-            except UserError as error:  # a slow storage may show the whole line later
-                self.problem = error.message
-                return
-            self._offset += len(line)
-            if event.type != EventType.PROPOSED:
-                self._latest.append((event, trial))
 
     @property
     def events(self) -> list[LoggedEvent]:

@@ -60,8 +60,7 @@ class TrialExporter:
     def to_frozen_trial(self, trial: Trial) -> FrozenTrial:
         """Return ``trial`` as an Optuna trial with its times, pruned if it was not trained."""
         params, distributions = self.params(trial.params) if trial.params else ({}, {})
-        state = (TrialState.PRUNED if trial.state in (State.INFEASIBLE, State.DUPLICATE)
-                 else OPTUNA_STATES[trial.state])
+        state = TrialState.PRUNED if trial.state == State.DUPLICATE else OPTUNA_STATES[trial.state]
         exported = create_trial(state=state, values=values_of(trial, self.objectives),
                                 params=params, distributions=distributions,
                                 user_attrs=user_attributes(trial),

@@ -163,9 +163,9 @@ def open_export(url: str | None, study: StudyDir, exporter: TrialExporter,
     # Optuna waits indefinitely for a lock that is a relative link
     file = (study.folder / "optuna.journal").absolute()
 
-    def _open_journal() -> optuna.Study:
+    def open_journal() -> optuna.Study:
         return _open_owned_study(JournalStorage(JournalFileBackend(str(file))), study,
-                                exporter.objectives)
+                                 exporter.objectives)
 
     def connect() -> optuna.Study:
         if url is not None:
@@ -176,10 +176,10 @@ def open_export(url: str | None, study: StudyDir, exporter: TrialExporter,
             data = file.read_bytes()
             os.truncate(file, data.rfind(b"\n") + 1)
             try:
-                return _open_journal()
+                return open_journal()
             except (UserError, LookupError, ValueError, TypeError, AssertionError):
                 file.replace(file.with_suffix(".old"))
-        return _open_journal()
+        return open_journal()
 
     storage_name = mask_passwords(url) if url else str(study.folder / file.name)
     with _storage_errors(storage_name):

@@ -96,10 +96,9 @@ class PageFacts:
 
         Otherwise the study file names all architectures.
         """
-        if self.meta.type != "search" and not self.sampled:
-            return False
         references = sum(trial.origin == Origin.REFERENCE for trial in self.candidates)
-        return bool(self.sampled) or max(self.meta.total_trials, len(self.candidates)) > references
+        planned = max(self.meta.total_trials, len(self.candidates))
+        return bool(self.sampled) or (self.meta.type == "search" and planned > references)
 
     @property
     def has_front(self) -> bool:
