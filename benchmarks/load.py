@@ -68,7 +68,7 @@ def make(folder: Path, count: int, trials: list[Trial], evaluator: Evaluator) ->
     study = StudyDir(folder)
     rng = random.Random(1)
     lines = list[bytes]()
-    study.create(meta, "study: load\n", evaluator.space.to_yaml())
+    study.create(meta, evaluator.space.to_yaml())
 
     def log(**event: object) -> None:
         lines.append(encode_event({"line": len(lines) + 1, "time": utc_now(), **event}))

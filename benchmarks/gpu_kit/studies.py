@@ -100,7 +100,7 @@ def start_up(kit: Kit) -> Figures:
                        "threads": 1, "recipe": recipe.model_dump()}
                 (folder / "job.json").write_text(json.dumps(job))
                 start = time.time()
-                runner.submit(TrainingJob(number, folder, 1))
+                runner.submit(TrainingJob(number, folder))
                 while not (events := runner.poll(SECONDS)):
                     pass
                 if not isinstance(events[0], JobDone):

@@ -25,7 +25,7 @@ class EventStudy:
 
     def __init__(self, folder, **meta):
         self.study = StudyDir(folder)
-        self.study.create(replace(META, **meta), "study: fake\n", "width: 8\n")
+        self.study.create(replace(META, **meta), "width: 8\n")
 
     def propose(self, number, origin=Origin.SAMPLER, **facts):
         """Propose a trial, and start it if it is pending."""

@@ -169,10 +169,10 @@ class FaultyRunner(InProcessRunner):
     def __init__(self, work, *causes):
         super().__init__(work)
         self.causes = list(causes)
-        self.attempts = []
+        self.submitted = []
 
     def submit(self, job):
-        self.attempts.append(job.attempt)
+        self.submitted.append(job.folder.name)
         super().submit(job)
 
     def poll(self, timeout):
@@ -222,7 +222,7 @@ def make_driver(folder, plan=None, work=fake_work, kind="tpe", seed=1, runner=No
     study = StudyDir(Path(folder))
     view = view or Callback()
     if not study.exists():
-        study.create(META, "study: fake\n", "width: 8\n")
+        study.create(META, "width: 8\n")
     study.log.repair()
     study.load()
     if study.meta.seeds != plan.spec.seeds:

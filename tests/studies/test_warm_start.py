@@ -42,7 +42,7 @@ def warm(folder, old, plan, most=3, messages=None):
     """A driver of a study in ``folder`` with a warm start from ``old``."""
     study = StudyDir(folder)
     if not study.has_started():
-        study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
+        study.create(replace(META, name="new"), "width: 8\n")
     study.load()
     study.teacher_fields = plan.record_fields
     enqueued = apply_warm_start(study, plan.spec.replace(warm_start=WarmStartSpec((str(old),))),
@@ -269,7 +269,7 @@ def test_imported_trials_do_not_compete_on_rungs(old, tmp_path):
 def test_imports_before_an_interruption_are_not_repeated(old, tmp_path):
     study = StudyDir(tmp_path / "new")
     plan = make_plan(4, record_fields=SHARED)
-    study.create(replace(META, name="new"), "study: new\n", "width: 8\n")
+    study.create(replace(META, name="new"), "width: 8\n")
     for trial in choose(plan, 3, old).imported[:4]:
         import_trial(study, trial.replace(origin=Origin.IMPORTED))
     driver = warm(tmp_path / "new", old, plan)

@@ -39,16 +39,13 @@ class SavedCommand:
     overrides: tuple[str, ...] = ()
     working_folder: str = ""
 
-    def write(self, folder: Path, text: str) -> None:
-        """Keeps the command and the ``text`` of its file in a study's ``folder``."""
-        write_text(folder / STUDY_TEXT_FILE, mask_passwords(text))
-        write_json(folder / COMMAND_FILE, msgspec.to_builtins(self))
 
-
-def command_of(spec: StudySpec) -> SavedCommand:
-    """The command that ``spec`` was read from."""
-    return SavedCommand(str(spec.file.absolute()), tuple(map(mask_passwords, spec.overrides)),
-                        os.getcwd())
+def save_command(spec: StudySpec) -> None:
+    """Keep the command and the text of the study file in the study's folder."""
+    command = SavedCommand(str(spec.file.absolute()), tuple(map(mask_passwords, spec.overrides)),
+                           os.getcwd())
+    write_text(spec.out / STUDY_TEXT_FILE, mask_passwords(spec.text))
+    write_json(spec.out / COMMAND_FILE, msgspec.to_builtins(command))
 
 
 def started_study_folder(name: str) -> Path | None:

@@ -79,14 +79,13 @@ class AuditLoop(JobLoop):
         self.study = results.study
         self.plan = plan
         self.report = report
-        self.metric = results.study.meta.main_metric
         self.job_template = study_job(results.study)
         self.pairs = [(member, option) for member in plan.architectures for option in plan.options]
 
     def next_job(self) -> TrainingJob | None:
         """Write the files of the first run that is due and not running."""
         for member in self.plan.architectures:
-            runs = runs_of_architecture(self.plan, member, self.study.folder, self.metric)
+            runs = runs_of_architecture(self.plan, member, self.study)
             for audit_run, is_whole in self.plan.due_runs(runs):
                 number = self.pairs.index((member, audit_run.option))
                 if number in self.running:
@@ -100,7 +99,7 @@ class AuditLoop(JobLoop):
                 recipe = self.plan.recipe(member, audit_run.option).model_dump()
                 write_json(folder / "job.json",
                            {**self.job_template, "proxies": False, **pause, "recipe": recipe})
-                return TrainingJob(number, folder, 1)
+                return TrainingJob(number, folder)
         return None
 
     def collect(self, job: TrainingJob) -> None:
@@ -112,15 +111,13 @@ class AuditLoop(JobLoop):
         self._report(job)
 
     def fail(self, job: TrainingJob, reason: str) -> None:
-        """Record the run as failed."""
         write_json(job.folder / RESULT_FILE, {"state": "failed", "reason": reason, "metrics": {}})
         self._report(job)
 
     def _report(self, job: TrainingJob) -> None:
         """Report the number of finished stretches: to the early stop, and to the end."""
         runs = [audit_run for member in self.plan.architectures
-                for audit_run in runs_of_architecture(self.plan, member, self.study.folder,
-                                                      self.metric)]
+                for audit_run in runs_of_architecture(self.plan, member, self.study)]
         n_done = sum((audit_run.rung_loss is not None) + (audit_run.loss is not None)
                      for audit_run in runs)
         member, option = self.pairs[job.trial]

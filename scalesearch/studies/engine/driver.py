@@ -119,7 +119,7 @@ class Driver(JobLoop):
         for trial in self.trials.with_state(State.PENDING):
             if self._uncollected_file(trial):
                 folder = self.study.trial_folder(trial)
-                self.handle_done(JobDone(TrainingJob(trial.number, folder, trial.attempts)))
+                self.handle_done(JobDone(TrainingJob(trial.number, folder)))
             else:
                 self.callback.message(f"trial {trial.number} resumes from its last checkpoint")
                 self.submit(self._start(trial))
@@ -131,7 +131,6 @@ class Driver(JobLoop):
             self._stop_reason = f"stopped: {self._describe_trained()}"
 
     def update(self) -> None:
-        """Let the callbacks refresh."""
         self.callback.update()
 
     def next_job(self) -> TrainingJob | None:
@@ -237,7 +236,7 @@ class Driver(JobLoop):
         write_json(folder / "job.json", job)
         trial = self._append(EventType.STARTED, trial, attempt=job["attempt"])
         self.callback.started(trial)
-        return TrainingJob(trial.number, folder, job["attempt"])
+        return TrainingJob(trial.number, folder)
 
     def _uncollected_file(self, trial: Trial) -> Path | None:
         """Return the file of a worker that is not collected: result or next rung."""
@@ -258,7 +257,6 @@ class Driver(JobLoop):
         self.submit(self._start(self.trials[crash.job.trial]))
 
     def fail(self, job: TrainingJob, reason: str) -> None:
-        """Record a trial as failed after its last attempt."""
         self._finish(self.trials[job.trial], None, State.FAILED, reason=reason)
 
     def collect(self, job: TrainingJob) -> None:

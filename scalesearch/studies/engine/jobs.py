@@ -77,8 +77,7 @@ class JobLoop(ABC):
 
     def repeat(self, crash: JobCrashed) -> None:
         """Submit the next attempt of a job."""
-        job = crash.job
-        self.submit(TrainingJob(job.trial, job.folder, job.attempt + 1))
+        self.submit(crash.job)
 
     def update(self) -> None:  # noqa: B027
         """Do what is due after each poll, such as refreshing a display."""
@@ -155,7 +154,7 @@ class FolderJobs(JobLoop):
         for index, folder in enumerate(self.folders):
             number = -1 - index  # not the number of a trial
             if number not in self.running and not (folder / RESULT_FILE).exists():
-                return TrainingJob(number, folder, 1)
+                return TrainingJob(number, folder)
         return None
 
     def collect(self, job: TrainingJob) -> None:

@@ -23,7 +23,7 @@ from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.schema.builtin import ENTRY_POINT_GROUP, foreign_blocks
 from scalesearch.spaces.schema.cost_names import COST_NAMES
-from scalesearch.studies.config.command import command_of
+from scalesearch.studies.config.command import save_command
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
@@ -239,8 +239,8 @@ def open_study(spec: StudySpec, evaluator: Evaluator, meta: StudyMeta) -> StudyD
         # Files of a start that was interrupted before the study was created.
         for name in (WARM_START_FILE, FORECAST_FILE):
             (spec.out / name).unlink(missing_ok=True)
-        command_of(spec).write(spec.out, spec.text)
-        study.create(meta, spec.text, spec.space.to_yaml())
+        save_command(spec)
+        study.create(meta, spec.space.to_yaml())
         return study.load()
     study.log.repair()
     study.load()
@@ -250,7 +250,7 @@ def open_study(spec: StudySpec, evaluator: Evaluator, meta: StudyMeta) -> StudyD
     revised = {key: getattr(meta, key) for key in REVISABLE_KEYS}
     if any(getattr(study.meta, key) != value for key, value in revised.items()):
         study.update_meta(**revised)
-    command_of(spec).write(spec.out, spec.text)
+    save_command(spec)
     return study
 
 

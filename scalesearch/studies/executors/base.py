@@ -41,7 +41,6 @@ class TrainingJob:
 
     trial: int
     folder: Path
-    attempt: int
 
 
 @dataclass(frozen=True)

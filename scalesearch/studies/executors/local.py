@@ -100,7 +100,6 @@ class InProcessRunner(Runner):
         self._waiting: deque[TrainingJob] = deque()
 
     def submit(self, job: TrainingJob) -> None:
-        """Queue ``job``."""
         self._waiting.append(job)
 
     def poll(self, timeout: float) -> list[JobEvent]:
@@ -114,7 +113,6 @@ class InProcessRunner(Runner):
         self._waiting.clear()
 
     def describe(self) -> str:
-        """Describe in one line where jobs run."""
         return "in this process, one at a time"
 
 
@@ -199,12 +197,10 @@ class PoolRunner(Runner):
         self._idle: list[PoolWorker] = []
 
     def submit(self, job: TrainingJob) -> None:
-        """Start ``job``, or queue it until a worker is free."""
         self._waiting.append(job)
         self._start_waiting()
 
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
         # A connection is ready after a message, and when the process at its other end has ended.
         if self._gpus:
             self._saturation.observe([worker.job.folder for worker in self._running.values()
@@ -216,10 +212,6 @@ class PoolRunner(Runner):
         return events
 
     def stop(self, grace: float = 10.0) -> None:
-        """Interrupt all jobs.
-
-        Wait ``grace`` seconds for their checkpoints, then kill them.
-        """
         self._waiting.clear()
         workers = [*self._running.values(), *self._idle]
         for worker in workers:
@@ -235,7 +227,6 @@ class PoolRunner(Runner):
         self._exit.close()
 
     def describe(self) -> str:
-        """Describe in one line where jobs run."""
         text = f"{self.slots} worker process{'es' * (self.slots > 1)} on this machine"
         if not self._gpus:
             return text

@@ -209,7 +209,6 @@ class RayRunner(Runner):
         self._cores_of[task] = cores
 
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Return the events of ended jobs. Wait up to ``timeout`` seconds for the first."""
         if not self._running:
             return []
         if self._gpus:
@@ -222,7 +221,6 @@ class RayRunner(Runner):
         return [self._event_of_task(task) for task in dict.fromkeys([*done, *more])]
 
     def stop(self, grace: float = 10.0) -> None:
-        """Interrupt all tasks, wait ``grace`` seconds, then kill the remaining tasks."""
         if self._running and not self._health.silent_service():
             for task in self._running:
                 ray.cancel(task, force=False)
@@ -235,16 +233,10 @@ class RayRunner(Runner):
         self._service.close()
 
     def check(self, inspect_machine: Callable[[], Mapping[str, str]]) -> None:
-        """Compare all nodes of a cluster with this machine.
-
-        Raises:
-            UserError: ``inspect_machine`` returns something else on a node.
-        """
         if self._address:
             check_nodes(inspect_machine, self._amounts)
 
     def describe(self) -> str:
-        """Describe in one line where jobs run."""
         where = f"the cluster at {self._address}" if self._address else "this machine"
         gpus = f" and {self._amounts['GPU']:g} GPU" if self._amounts["GPU"] else ""
         if self._gpus:

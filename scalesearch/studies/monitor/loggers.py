@@ -94,12 +94,10 @@ class TensorBoard(Logger):
         super().__init__(study, report)
 
     def is_logged(self, trial: Trial) -> bool:
-        """Whether the trial was logged."""
         return (self.study.folder / "tensorboard" / trial.folder).is_dir()
 
     def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
                     points: list[ScalarPoint]) -> None:
-        """Log a trial."""
         folder = self.study.folder / "tensorboard" / trial.folder
         part = folder.with_name(f".{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
@@ -144,7 +142,6 @@ class MLflow(Logger):
 
     def write_trial(self, trial: Trial, params: dict[str, bool | int | float | str],
                     points: list[ScalarPoint]) -> None:
-        """Log a trial."""
         from mlflow.entities import Metric, Param
 
         tags = {"study": self.study.meta.id, "trial": str(trial.number),

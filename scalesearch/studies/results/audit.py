@@ -297,9 +297,9 @@ def study_job(study: StudyDir) -> JobFile:
     for trial in study.trials.candidates():
         job = try_read_json(study.trial_folder(trial) / "job.json", JobFile)
         if job:
-            common = {key: value for key, value in job.items() if key not in TRIAL_JOB_KEYS}
-            common_job: Any = {**common, "seed": study.meta.seed}
-            return JobFile(**common_job)  # type: ignore[typeddict-item]
+            common: Any = {key: value for key, value in job.items() if key not in TRIAL_JOB_KEYS}
+            shared_job: JobFile = common | {"seed": study.meta.seed}
+            return shared_job
     raise UserError(f"{study.folder}: no trial was trained in this folder (no job.json), so the "
                     "audit has no job to repeat", code="nothing-finished")
 
@@ -314,22 +314,19 @@ def read_plan(folder: Path) -> AuditPlan | None:
     return read_json(file, AuditPlan) if file.is_file() else None
 
 
-def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture, folder: Path,
-                         metric: str) -> list[AuditRun]:
-    """Read the runs of one architecture from ``folder``, the study's.
-
-    Failed runs have infinite loss.
-    """
+def runs_of_architecture(plan: AuditPlan, member: AuditedArchitecture,
+                         study: StudyDir) -> list[AuditRun]:
+    """Read the runs of one architecture; failed runs have infinite loss."""
     runs = []
     for option in plan.options:
         run = AuditRun(member.folder, member.groups, *option)
-        run_folder = plan.run_folder(folder, member, option)
+        run_folder = plan.run_folder(study.folder, member, option)
         if (rung := try_read_json(run_folder / rung_file(0), Result)) is not None:
             loss = rung.metrics.get("validation_loss_per_char")
             run = replace(run, rung_loss=math.inf if loss is None else float(loss))
         if (result := try_read_json(run_folder / RESULT_FILE, Result)) is not None:
             loss = result.metrics.get("validation_loss_per_char")
-            score = result.metrics.get(metric)
+            score = result.metrics.get(study.meta.main_objective.name)
             if result.state != "complete" or loss is None:
                 run = replace(run, loss=math.inf)
             else:
@@ -354,6 +351,6 @@ def audit_findings(results: Results, plan: AuditPlan | None = None) -> Fairness 
         trial = study.trials[member.trial]
         name = f"{trial.label} ({trial.number})" if trial.label else f"trial {trial.number}"
         runs += [replace(run, architecture=name)
-                 for run in runs_of_architecture(plan, member, study.folder, main.name)]
+                 for run in runs_of_architecture(plan, member, study)]
     return assess_fairness(runs, plan.study_option, main.name, main.direction,
                            results.seed_analysis.confidence)

@@ -38,7 +38,6 @@ from scalesearch.files import (
     write_json,
     write_text,
 )
-from scalesearch.studies.config.storage_url import mask_passwords
 from scalesearch.studies.trials.event_log import EventLog
 from scalesearch.studies.trials.record import SCORE_NAMES, Record
 from scalesearch.studies.trials.study_meta import StudyMeta
@@ -91,9 +90,8 @@ class StudyDir:
         has_events = self.log.file.exists() and self.log.file.stat().st_size > 0
         return self.exists() and (has_events or (self.folder / "teacher").is_dir())
 
-    def create(self, meta: StudyMeta, study: str, space: str) -> None:
+    def create(self, meta: StudyMeta, space: str) -> None:
         """Create a study; ``study.json`` is written last, as the mark of a complete start."""
-        write_text(self.folder / "study.yaml", mask_passwords(study))
         write_text(self.folder / "space.yaml", space)
         self._write(meta)
 

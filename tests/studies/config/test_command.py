@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from scalesearch.studies.config.command import command_of, read_started_study, started_study_folder
+from scalesearch.studies.config.command import (
+    read_started_study,
+    save_command,
+    started_study_folder,
+)
 from scalesearch.studies.config.reader import read_study
 from tests.errors import refuses
 from tests.studies.config.test_reader import REST, SPACE
@@ -19,7 +23,7 @@ def begin(work: Path, text: str, *sets: str) -> Path:
     folder = work / spec.out
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.json").write_text("{}")
-    command_of(spec).write(folder, spec.text)
+    save_command(spec)
     return folder
 
 

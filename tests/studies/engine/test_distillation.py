@@ -21,7 +21,11 @@ from scalesearch.studies.engine.run import launch
 from scalesearch.studies.engine.setup import make_evaluator
 from scalesearch.studies.executors.base import CRASH_DISK_FULL, CRASH_FAULT, CRASH_LOST
 from scalesearch.studies.executors.worker import ProgressReport, finish_job
-from scalesearch.studies.monitor.running import running_teacher
+from scalesearch.studies.monitor.running import (
+    TEACHER_FOLDER,
+    TRANSLATIONS_FOLDER,
+    running_teacher,
+)
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.evaluator import FeasibilityEstimate
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -330,14 +334,15 @@ def teacher_run(tmp_path, monkeypatch):
     def run_jobs(*causes):
         runner = FaultyRunner(lambda job_folder: finish_job(Path(job_folder), result), *causes)
         facts = run_teacher(teacher, spec, runner, Console(quiet=True))
-        return facts, runner.attempts
+        return facts, runner.submitted
 
     return run_jobs
 
 
 def test_lost_node_costs_a_teacher_no_attempt(teacher_run):
-    facts, attempts = teacher_run(*[CRASH_LOST] * 4, CRASH_FAULT, CRASH_FAULT)
-    assert facts["translations"]["pairs"] == 7 and attempts == [1, 2, 3, 4, 5, 6, 7, 1]
+    facts, submitted = teacher_run(*[CRASH_LOST] * 4, CRASH_FAULT, CRASH_FAULT)
+    assert facts["translations"]["pairs"] == 7
+    assert submitted == [TEACHER_FOLDER] * 7 + [TRANSLATIONS_FOLDER]
 
 
 def test_teacher_that_breaks_at_each_attempt_stops_the_study(teacher_run):
@@ -348,8 +353,9 @@ def test_teacher_that_breaks_at_each_attempt_stops_the_study(teacher_run):
 def test_full_disk_stops_a_teacher_that_can_be_resumed(teacher_run):
     with pytest.raises(DiskFullError, match="injected"):
         teacher_run(CRASH_DISK_FULL)
-    facts, attempts = teacher_run()
-    assert facts["translations"]["pairs"] == 7 and attempts == [1, 1]
+    facts, submitted = teacher_run()
+    assert facts["translations"]["pairs"] == 7
+    assert submitted == [TEACHER_FOLDER, TRANSLATIONS_FOLDER]
 
 
 def test_failed_teacher_training_stops_the_study(tmp_path):

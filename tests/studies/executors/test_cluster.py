@@ -61,7 +61,7 @@ def make_runner(cluster):
 def job(tmp_path, number):
     folder = tmp_path / str(number)
     folder.mkdir()
-    return TrainingJob(number, folder, 1)
+    return TrainingJob(number, folder)
 
 
 def stamped(folder):

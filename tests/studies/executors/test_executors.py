@@ -28,7 +28,7 @@ def make_job(folder, number, action="work"):
     job_folder.mkdir()
     (job_folder / "action").write_text(action)
     (job_folder / "job.json").write_text("{}")
-    return TrainingJob(number, job_folder, 1)
+    return TrainingJob(number, job_folder)
 
 
 def work(folder):

@@ -83,7 +83,7 @@ def make_job(folder: Path, number: int, action: str = "work") -> TrainingJob:
     place.mkdir()
     (place / "action").write_text(action)
     (place / "job.json").write_text("{}")
-    return TrainingJob(number, place, 1)
+    return TrainingJob(number, place)
 
 
 @pytest.mark.parametrize("failure", ["raise", "killed", "fail"])
@@ -239,7 +239,7 @@ def test_trials_of_one_process_equal_those_of_new_processes(corpus: Corpus,  # n
             job = {"data": corpus.spec.model_dump(), "cache": str(corpus.folder.parent), "seed": 5,
                    "threads": 1, "recipe": how.model_dump()}
             (place / "job.json").write_text(json.dumps(job))
-            jobs.append(TrainingJob(number, place, 1))
+            jobs.append(TrainingJob(number, place))
         runner = PoolRunner(train_job, 1, Resources(trials_per_process=trials_per_process))
         try:
             assert all(isinstance(event, JobDone) for event in run_jobs(runner, jobs).values())

@@ -64,7 +64,7 @@ def crash_cause(folder, error):
     def work(folder):
         raise error
 
-    return run_job(work, TrainingJob(3, folder, 2)).cause
+    return run_job(work, TrainingJob(3, folder)).cause
 
 
 def test_second_worker_leaves_candidate_without_error(folder):

@@ -49,7 +49,7 @@ def places(tmp_path: Path, monkeypatch):
                 (tmp_path / str(number)).mkdir()
                 if overlaps:  # the first two jobs wait for each other
                     (tmp_path / str(number) / "other").write_text(str(tmp_path / str(1 - number)))
-                runner.submit(TrainingJob(number, tmp_path / str(number), 1))
+                runner.submit(TrainingJob(number, tmp_path / str(number)))
             events = []
             deadline = time.monotonic() + HANG
             while len(events) < len(needs) and time.monotonic() < deadline:

@@ -193,7 +193,7 @@ def make_slow_job(folder, number, seconds):
     (job_folder / "architecture.yaml").write_text(
         json.dumps({"width": 8, "depth": 1, "kind": "plain"}))
     (job_folder / "job.json").write_text(json.dumps({"trial": number, "sleep": seconds}))
-    return TrainingJob(number, job_folder, 1)
+    return TrainingJob(number, job_folder)
 
 
 def first_event(runner):
@@ -264,7 +264,7 @@ def test_dead_cluster_ends_the_study(monkeypatch):
 def test_ray_that_dies_repeatedly_ends_the_study(monkeypatch, tmp_path):
     runner = runner_without_ray(monkeypatch, None)
     for _ in range(5):
-        runner._running = {"task": TrainingJob(1, tmp_path, 1)}
+        runner._running = {"task": TrainingJob(1, tmp_path)}
         assert [event.cause for event in runner._report_lost("the raylet")] == [CRASH_LOST]
     with refuses("cluster-lost", "raylet", "6 times", "--resume", key="resources"):
         runner._report_lost("the raylet")

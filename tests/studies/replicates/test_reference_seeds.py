@@ -93,7 +93,7 @@ def test_imported_seed_is_not_trained_again(tmp_path):
 
 def test_seeds_of_a_recipe_that_is_no_longer_best_count(tmp_path):
     study = StudyDir(tmp_path)
-    study.create(META, "study: fake\n", "width: 8\n")
+    study.create(META, "width: 8\n")
     costs = {"params.total": 5.0}
     first = Trial(0, State.COMPLETE, origin=Origin.SAMPLER, architecture="a",
                   recipe_params={"recipe.lr": 1}, costs=costs, values={"bleu": 20.0, **costs},

@@ -344,7 +344,7 @@ def test_module_costs_agree_with_architecture_file(tmp_path):
                          load_protocol({"name": "forward", "source": 10, "target": 10,
                                         "vocab": 100}))
     study = StudyDir(tmp_path)
-    study.create(META, "study: fake\n", "width: 8\n")
+    study.create(META, "width: 8\n")
     trial = Trial(0, State.COMPLETE, architecture=architecture.id, costs=flatten_costs(costs))
     study.trial_folder(trial).mkdir(parents=True)
     assert architecture_text(study, trial) == "" and trial_module_costs(study, trial) == ()
@@ -363,7 +363,7 @@ def test_module_costs_agree_with_architecture_file(tmp_path):
 
 def test_damaged_files_of_rungs_have_no_curve(tmp_path):
     study = StudyDir(tmp_path)
-    study.create(META, "study: fake\n", "width: 8\n")
+    study.create(META, "width: 8\n")
     trial = Trial(0, State.PAUSED, architecture="a")
     folder = study.trial_folder(trial)
     folder.mkdir(parents=True)
