@@ -60,11 +60,14 @@ def study(source: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | 
     """
     changes = {**(settings or {}), **more_settings}
     overrides = [f"{key}={_override_text(value)}" for key, value in changes.items()]
-    if not isinstance(source, Mapping) and os.path.isfile(Path(source) / "study.json"):
+    from scalesearch.studies.config.command import started_study_folder
+
+    started_folder = None if isinstance(source, Mapping) else started_study_folder(str(source))
+    if started_folder is not None:
         if out is not None:
             raise UserError(f"{source} is the folder of a study", help="remove out=, or read the "
                             "study file", code="options-conflict")
-        started = Study(Path(source), overrides=tuple(overrides))
+        started = Study(started_folder, overrides=tuple(overrides))
         with started._started_spec():  # raises errors of the overrides
             return started
     from scalesearch.studies.config.reader import limit_to_one_worker, parse_study, read_study

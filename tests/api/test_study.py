@@ -154,8 +154,9 @@ def test_selection_of_no_trial_is_rejected(study, objective, under, code):
 
 def test_folder_opens_as_a_study(study):
     opened = ss.load(study.folder)
-    assert isinstance(opened, Study) and repr(opened) == repr(study) and ss.study(
-        study.folder).folder == study.folder
+    assert isinstance(opened, Study) and repr(opened) == repr(study)
+    for source in (study.folder, study.folder / "study.yaml"):  # as on the command line
+        assert ss.study(source) == Study(study.folder)
     assert opened.report().stat().st_size > 1000
     with refuses("options-conflict", study.folder):
         ss.study(study.folder, out="elsewhere")
