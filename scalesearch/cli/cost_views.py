@@ -279,7 +279,11 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
         print_text("rounded to the width of the terminal; exact costs: --json or --csv FILE")
     for name in (name for name in table.columns if name not in varied and table.rows[0][name]):
         print_text(f"{name} is {_format_cost(table.rows[0][name])} in all rows")
-    _print_unbuildable_rows(table)
+    unbuildable = [row for row in table.rows if row["error"]]
+    if unbuildable:
+        example = ", ".join(f"{key}={_format_value(unbuildable[0][key])}" for key in table.keys)
+        print_text(f"-: {len(unbuildable):,} of {len(table.rows):,} rows cannot be built, for "
+                   f"example {example}: {unbuildable[0]['error']}")
     if len(table.rows) > MAX_SWEEP_ROWS:
         print_text(f"… {len(table.rows) - MAX_SWEEP_ROWS:,} more rows: use --csv FILE or "
                    "--json\n")
@@ -293,15 +297,6 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
             if name != "V" or not has_own_vocab]
     print_text(f"protocol {table.protocol}" + (f", except {', '.join(free)}" if free else ""))
     print_text(table.protocol.conventions)
-
-
-def _print_unbuildable_rows(table: Sweep) -> None:
-    """Print the number of rows without costs, and the reason for the first of them."""
-    rows = [row for row in table.rows if row["error"]]
-    if rows:
-        values = ", ".join(f"{key}={_format_value(rows[0][key])}" for key in table.keys)
-        print_text(f"-: {len(rows):,} of {len(table.rows):,} rows cannot be built, for example "
-                   f"{values}: {rows[0]['error']}")
 
 
 def _make_sweep_table(table: Sweep, names: list[str],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +13,7 @@ import click
 from scalesearch.cli.options import (
     OutputPath,
     complete_space,
+    distinct_names,
     grouped_options,
     load_space,
     option,
@@ -117,7 +118,7 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
     if as_json:
         print_json({"setup": asdict(setup), "device": device, "measured": results})
         return
-    names = short_names(models)
+    names = dict(zip(results, distinct_names([*results])))
     print_text(latency_table({names[model]: result for model, result in results.items()}, memory))
     for model, name in names.items():
         if name != model:
@@ -127,14 +128,6 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
                + "".join(f"; {package} {number}" for package, number in versions.items()))
     if memory:
         print_text("model MiB: peak minus the memory of a process without a model")
-
-
-def short_names(models: Sequence[str]) -> dict[str, str]:
-    """Map folders to their last parts, or to numbers if two of these are equal."""
-    names = {model: Path(model).name for model in models}
-    if len(set(names.values())) < len(names):
-        names = {model: str(number) for number, model in enumerate(names, 1)}
-    return names
 
 
 def latency_table(results: Mapping[str, Mapping[str, Any]], memory: bool) -> Table:

@@ -283,6 +283,19 @@ def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[
             for key, _, value in (setting.partition("=") for setting in settings)}
 
 
+def distinct_names(folders: Sequence[str]) -> list[str]:
+    """Return the shortest last parts of the paths that are all different.
+
+    If a folder is given twice, its path is followed by its number.
+    """
+    paths = [Path(folder).resolve().parts for folder in folders]
+    for count in range(1, max(map(len, paths)) + 1):
+        names = ["/".join(parts[-count:]) for parts in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
+
+
 def load_space(file: str, settings: Sequence[str] = ()) -> Space:
     """Load the space ``file`` (a path or a built-in name) with ``settings``."""
     from scalesearch.library import find_file

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scalesearch.cli.options import option, print_json, search_options
+from scalesearch.cli.options import distinct_names, option, print_json, search_options
 from scalesearch.cli.translate import length_notes, translate_with_progress
 from scalesearch.errors import UserError
 from scalesearch.terminal import format_count, make_table, print_text
@@ -182,16 +182,3 @@ def brevity_notes(names: Sequence[str], scores: Sequence[dict[str, Any]],
             yield (f"{name}: {100 * (1 - bleu['length_ratio']):.1f} % shorter than the "
                    f"references; the brevity penalty of BLEU is "
                    f"{bleu['brevity_penalty']:.3f}. {advice}")
-
-
-def distinct_names(folders: Sequence[str]) -> list[str]:
-    """Return the shortest last parts of the paths that are all different.
-
-    If a folder is given twice, its path is followed by its number.
-    """
-    paths = [Path(folder).resolve().parts for folder in folders]
-    for count in range(1, max(map(len, paths)) + 1):
-        names = ["/".join(parts[-count:]) for parts in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{name} ({number})" for number, name in enumerate(names, 1)]

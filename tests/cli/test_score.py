@@ -11,6 +11,7 @@ import sacrebleu
 from scalesearch import load
 from scalesearch.cli import score as score_verb
 from scalesearch.cli import translate as translate_verb
+from scalesearch.cli.options import distinct_names
 from scalesearch.export import translator
 from scalesearch.tasks import TASKS
 from scalesearch.training import train
@@ -74,10 +75,10 @@ def test_models_are_compared_with_the_first(place: Path) -> None:
 
 
 def test_rows_have_the_shortest_distinct_names() -> None:
-    assert score_verb.distinct_names(["runs/a", "runs/b"]) == ["a", "b"]
-    assert score_verb.distinct_names(["x/a/best", "x/b/best"]) == ["a/best", "b/best"]
-    assert score_verb.distinct_names(["runs/a", "runs/a"])[0].endswith("runs/a (1)")
-    assert score_verb.distinct_names(["."]) == [Path.cwd().name]
+    assert distinct_names(["runs/a", "runs/b"]) == ["a", "b"]
+    assert distinct_names(["x/a/best", "x/b/best"]) == ["a/best", "b/best"]
+    assert distinct_names(["runs/a", "runs/a"])[0].endswith("runs/a (1)")
+    assert distinct_names(["."]) == [Path.cwd().name]
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from scalesearch.cli.latency import command, short_names
+from scalesearch.cli.latency import command
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.cost.latency_model import (
     DecodingSetup,
@@ -234,11 +234,6 @@ def test_training_run_and_artifact_are_measured(trained_folder, tmp_path) -> Non
         False,
     ]
     assert report["device"]["threads"] == 1
-
-
-def test_models_have_short_names_in_the_table() -> None:
-    assert short_names(["runs/a", "b/"]) == {"runs/a": "a", "b/": "b"}
-    assert short_names(["runs/a", "old/a"]) == {"runs/a": "1", "old/a": "2"}
 
 
 @pytest.mark.full

@@ -14,7 +14,6 @@ from scalesearch.cli.study.shared import find_study_folder, snapshot_console, st
 from scalesearch.terminal import open_console, print_text
 
 if TYPE_CHECKING:
-
     from scalesearch.studies.monitor.heartbeat import Owner
 
 
