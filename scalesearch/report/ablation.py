@@ -13,7 +13,7 @@ import pandas as pd
 
 from scalesearch.errors import UserError, option
 from scalesearch.pareto.noise import CONFIDENCE, Noise, format_percent, pool_noise, sample_std
-from scalesearch.report.labels import paper_heading
+from scalesearch.report.labels import MISSING_CELL, paper_heading
 from scalesearch.report.records import (
     Record,
     check_metric,
@@ -25,8 +25,6 @@ from scalesearch.report.records import (
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
 from scalesearch.terminal import format_count, format_sizes
-
-MISSING_CELL = "–"
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ SIZE_COST_GROUPS = ("params", "macs", "flops", "memory")  # groups of costs that
 SHORT_LABELS = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
 COLUMN_UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "training runs",
                 "seconds": "seconds"}
+MISSING_CELL = "–"  # text of a missing value in a table
 EXTRA_COUNTS = ("norm", "bias")  # counted by some protocols in addition to matrix products
 
 
@@ -188,5 +189,5 @@ def format_scientific(value: float) -> str:
 def format_value(value: Any) -> str:
     """Format a hyperparameter: numbers to six digits, a missing value as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
-        return "–"
+        return MISSING_CELL
     return f"{value:.6g}" if isinstance(value, float) else format_constant(value)

@@ -56,15 +56,12 @@ def filter_trials(trials: pd.DataFrame, condition: str) -> pd.DataFrame:
     values = {str(value) for column in trials if column.startswith(PARAM_PREFIX)
               for value in trials[column]}
     # Names of parameters may have a layer, or leave out the variants of their path.
-    known_names = {*trials.columns, *values}
-    for path in [column.removeprefix(PARAM_PREFIX) for column in trials]:
-        known_names |= {path, index.entries[path].key} if path in index.entries else {path}
+    paths = [column.removeprefix(PARAM_PREFIX) for column in trials]
+    known_names = {*trials.columns, *values, *paths, *key_of_column.values()}
     for name in [node.text for node in iter_subexpressions(expression) if isinstance(node, Name)]:
         if not name.startswith("test.") and split_layer(name)[0] in known_names:
             continue
-        valid_names = [column.removeprefix(PARAM_PREFIX)
-                       for column in trials if not column.startswith("test.")]
-        suggestion = closest_match(name, valid_names)
+        suggestion = closest_match(name, [path for path in paths if not path.startswith("test.")])
         reason = ("a test score, which must not select candidates; use a validation score"
                   if name.startswith("test.") else "not a score, cost or parameter of a candidate")
         raise ConfigError([Problem(node.display_position, f"`{name}` is {reason}",

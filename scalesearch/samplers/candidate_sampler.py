@@ -113,7 +113,9 @@ class CandidateSampler(BaseSampler):
             self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         define = self.define
         if define is None:
-            shared = self.shared_search_space(study, trial)
+            past = [other for other in study.get_trials(deepcopy=False)
+                    if other.number != trial.number and other.distributions]
+            shared = intersection_search_space(past, include_pruned=True)
             if not shared:
                 return {}
             define = define_from_distributions(shared)
@@ -133,12 +135,6 @@ class CandidateSampler(BaseSampler):
         generator = random.Random(self.seed_at(trial.number, param_name))
         return sample_value(param_distribution, generator)
 
-    def shared_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Parameters that all past trials share, with equal distributions."""
-        trials = study.get_trials(deepcopy=False)
-        past = [other for other in trials if other.number != trial.number and other.distributions]
-        return dict(intersection_search_space(past, include_pruned=True))
-
     def make_state(self, study: Study, trial: FrozenTrial, define: DefineByRun) -> SamplerState:
         """State of the study when parameters are suggested for ``trial``.
 
@@ -147,12 +143,12 @@ class CandidateSampler(BaseSampler):
         past = [self._with_proposal(other)
                 for other in study.get_trials(deepcopy=False) if other.number != trial.number]
         rng = random.Random(self.seed_at(trial.number))
-        if self.define is None or define is self.define:
-            return SamplerState(trial.number, past, define, self._summaries, self.objectives, study,
-                                rng)
-        # Other parameters than those of ``self.define``: no facts are available.
-        return SamplerState(trial.number, past, define, TrialSummaryCache(FactsCache(None)), None,
-                            study, rng)
+        summaries = self._summaries
+        objectives = self.objectives
+        if self.define is not None and define is not self.define:  # other parameters: no facts
+            summaries = TrialSummaryCache(FactsCache(None))
+            objectives = None
+        return SamplerState(trial.number, past, define, summaries, objectives, study, rng)
 
     def seed_at(self, number: int, name: str = "") -> int:
         """Seed (32 bits) of the proposal for a trial number, or of one of its parameters."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from scalesearch.pareto.noise import decimals_for_interval, format_percent
-from scalesearch.report.labels import DEFAULT_COSTS, SHORT_LABELS
+from scalesearch.report.labels import DEFAULT_COSTS, MISSING_CELL, SHORT_LABELS
 from scalesearch.report.scaling.architectures import Slope
 from scalesearch.report.scaling.laws import LawPrediction
 from scalesearch.report.scaling.study import (
@@ -17,7 +17,6 @@ from scalesearch.report.scaling.study import (
 from scalesearch.tasks import METRICS
 from scalesearch.terminal import decimals_for_digits, format_size
 
-MISSING_CELL = "–"
 SIZE_SOURCE_LABELS = {SIZE_REQUESTED: "as requested", SIZE_OF_BUDGET: "the budget",
                       SIZE_REACHED: "the largest size that every rule with a law has reached"}
 MAX_DECIMALS = 4  # of a score
@@ -86,37 +85,33 @@ def format_share(share: float) -> str:
 
 def ranking_sentences(study: ScalingStudy, ranking: Ranking) -> list[str]:
     """Sentences on the best rule at a size, followed by caveats."""
+    cost = cost_name(ranking.cost)
+    place = (f"At {format_size(ranking.size)} {cost} ({SIZE_SOURCE_LABELS[ranking.size_source]})")
+    best = ranking.best_rule
+    (score,) = format_predictions(study.metric, [best.prediction])
+    prediction = f"its law predicts {study.metric} {score}"
+    if len(ranking.ranked_rules) == 1:
+        verdict = f"{place} only {best.rule} has a law, so rules cannot be compared; {prediction}."
+    elif ranking.is_decided:
+        verdict = (f"{place} use {best.rule}: {prediction}, the best of "
+                   f"{len(ranking.ranked_rules)} rules in {format_share(best.best_share)} of "
+                   "bootstrap resamples.")
+    else:
+        candidates = sorted((ranked for ranked in ranking.ranked_rules
+                             if ranked.best_share >= 0.01), key=lambda ranked: -ranked.best_share)
+        shares = ", ".join(f"{ranked.rule} in {format_share(ranked.best_share)}"
+                           for ranked in candidates)
+        verdict = (f"{place} no rule is significantly better than the others, which takes "
+                   f"{format_percent(ranking.best_share_threshold)} of bootstrap resamples. Best "
+                   f"rules: {shares}.")
     extrapolated = [
         f"{rule} ({'largest' if ranking.size > trained_size else 'smallest'} "
         f"{format_size(trained_size)})"
         for rule, trained_size in ranking.extrapolated_rules.items()]
-    cost = cost_name(ranking.cost)
     rules_by_caveat = {
         "Extrapolated, since no architecture of that size was trained": extrapolated,
         f"Unreliable, since their laws against {cost} failed the check by their largest size":
             ranking.failed_check_rules,
         f"Not ranked, since they have no law against {cost}": ranking.unranked_rules}
-    return [_verdict(study, ranking),
-            *(f"{caveat}: {', '.join(rules)}." for caveat, rules in rules_by_caveat.items()
-              if rules)]
-
-
-def _verdict(study: ScalingStudy, ranking: Ranking) -> str:
-    place = (f"At {format_size(ranking.size)} {cost_name(ranking.cost)} "
-             f"({SIZE_SOURCE_LABELS[ranking.size_source]})")
-    best = ranking.best_rule
-    (score,) = format_predictions(study.metric, [best.prediction])
-    prediction = f"its law predicts {study.metric} {score}"
-    if len(ranking.ranked_rules) == 1:
-        return f"{place} only {best.rule} has a law, so rules cannot be compared; {prediction}."
-    if ranking.is_decided:
-        return (f"{place} use {best.rule}: {prediction}, the best of {len(ranking.ranked_rules)} "
-                f"rules in {format_share(best.best_share)} of bootstrap resamples.")
-    candidates = sorted((ranked for ranked in ranking.ranked_rules if ranked.best_share >= 0.01),
-                        key=lambda ranked: -ranked.best_share)
-    shares = ", ".join(f"{ranked.rule} in {format_share(ranked.best_share)}"
-                       for ranked in candidates)
-    return (f"{place} no rule is significantly better than the others, which takes "
-            f"{format_percent(ranking.best_share_threshold)} of bootstrap resamples. Best rules: "
-            f"{shares}.")
-
+    return [verdict, *(f"{caveat}: {', '.join(rules)}."
+                       for caveat, rules in rules_by_caveat.items() if rules)]

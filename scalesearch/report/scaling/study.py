@@ -197,7 +197,12 @@ def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: 
     Raises:
         UserError: the study has another type, or the metric or a cost is unknown.
     """
-    plan = read_scaling_plan(meta)
+    if meta.get("type") != SCALING_TYPE or not meta.get("scaling"):
+        raise UserError(f"{meta.get('name', 'the study')}: this study has the type "
+                        f"{meta.get('type', 'search')}, not scaling",
+                        help="a scaling study's file has `type: scaling`, a base and rules",
+                        code="wrong-type")
+    plan = meta["scaling"]
     base = str(plan["base"])
     rules = {str(rule): tuple(labels) for rule, labels in plan["rules"].items()}
     records = list(records)
@@ -231,21 +236,6 @@ def analyze_scaling(records: Iterable[Record], meta: Mapping[str, Any], metric: 
     return ScalingStudy(str(meta.get("name", "")), metric, direction, base, costs, rules,
                         tuple(finished.values()), unfinished, noise, tuple(curves), slopes,
                         rankings, confidence, meta, signature, teacher)
-
-
-def read_scaling_plan(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Read base, rules and check of a scaling study from study.json.
-
-    Raises:
-        UserError: the study has another type.
-    """
-    if meta.get("type") != SCALING_TYPE or not meta.get("scaling"):
-        raise UserError(f"{meta.get('name', 'the study')}: this study has the type "
-                        f"{meta.get('type', 'search')}, not scaling",
-                        help="a scaling study's file has `type: scaling`, a base and rules",
-                        code="wrong-type")
-    plan: Mapping[str, Any] = meta["scaling"]
-    return plan
 
 
 def next_size(sizes: Iterable[float]) -> float:

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 
 from scalesearch.pareto.noise import format_percent
-from scalesearch.report.labels import describe_costs
+from scalesearch.report.labels import MISSING_CELL, describe_costs
 from scalesearch.report.scaling.formatting import (
-    MISSING_CELL,
     SIZE_SOURCE_LABELS,
     cost_name,
     format_interval,

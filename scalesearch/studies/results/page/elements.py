@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from scalesearch.blocks.sizes import is_number
+from scalesearch.report import labels
 from scalesearch.report.figures import style
 
 # Colors that follow the light or dark theme of the browser.
@@ -82,7 +83,7 @@ class TableCell:
         return "number left" if self.left else "number"
 
 
-MISSING_CELL = TableCell("–")
+MISSING_CELL = TableCell(labels.MISSING_CELL)
 
 
 def number(value: object, form: str = ",") -> TableCell:

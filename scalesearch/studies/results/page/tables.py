@@ -12,11 +12,11 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.cost.breakdown import ModuleCost, module_costs
 from scalesearch.errors import UserError
-from scalesearch.report.ablation import MISSING_CELL as MISSING_TEXT
 from scalesearch.report.fairness import describe_option
 from scalesearch.report.figures import style
 from scalesearch.report.figures.fairness import plot_regrets
 from scalesearch.report.intervals import ConfidenceInterval
+from scalesearch.report.labels import MISSING_CELL as MISSING_TEXT
 from scalesearch.report.labels import (
     column_heading,
     format_protocol,
