@@ -36,11 +36,6 @@ class CandidateFacts:
         """Whether the candidate can be built and meets all constraints."""
         return self.is_buildable and all(value <= 0 for value in self.constraints.values())
 
-    @property
-    def total_violation(self) -> float:
-        """Sum of the violations."""
-        return sum(value for value in self.constraints.values() if value > 0)
-
 
 NO_FACTS = CandidateFacts()
 FactsFunction = Callable[[Mapping[str, Any]], "CandidateFacts | None"]

@@ -165,7 +165,8 @@ class FeasibleRegion:
     def _violation(self, candidate: Candidate, excluded: Collection[str]) -> Violation:
         facts = self.facts(candidate.params)
         is_excluded = facts.is_feasible and self.facts.identity(candidate.params) in excluded
-        return not facts.is_buildable, facts.total_violation, is_excluded
+        total = sum(value for value in facts.constraints.values() if value > 0)
+        return not facts.is_buildable, total, is_excluded
 
 
 def alternative_values(distribution: BaseDistribution, value: Any, wide: bool,
