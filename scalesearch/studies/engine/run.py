@@ -93,7 +93,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         seconds = 0.0 if runner.shares_gpus else measure_seconds
         measure = training_measurer(spec, corpora.of_architecture)
         forecast = load_or_make_forecast(study, spec, evaluator, measure, seconds, report)
-        for line in describe_forecast(forecast):
+        title = "Forecast of the whole study" if len(study.trials) else "Forecast"
+        for line in describe_forecast(forecast, title):
             report(line)
 
         # 5. Search

@@ -206,7 +206,8 @@ class RayRunner(Runner):
                 cores = self._cores.pop()
         task = self._task.options(**options).remote(absolute_job, cores)
         self._running[task] = job
-        self._cores_of[task] = cores
+        if cores:
+            self._cores_of[task] = cores
 
     def poll(self, timeout: float) -> list[JobEvent]:
         if not self._running:
@@ -249,7 +250,8 @@ class RayRunner(Runner):
 
     def _event_of_task(self, task: Any) -> JobEvent:
         job = self._running.pop(task)
-        self._cores.append(self._cores_of.pop(task))
+        if task in self._cores_of:
+            self._cores.append(self._cores_of.pop(task))
         try:
             event: JobEvent = replace(ray.get(task, timeout=60), job=job)
         except RayTaskError as error:

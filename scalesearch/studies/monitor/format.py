@@ -77,7 +77,7 @@ def format_clock(time_stamp: float) -> str:
     return time.strftime(form, time.localtime(time_stamp))
 
 
-def describe_forecast(forecast: StudyForecast | str) -> list[str]:
+def describe_forecast(forecast: StudyForecast | str, title: str = "Forecast") -> list[str]:
     """Describe a forecast in two lines; a string is the reason why it is missing."""
     if not isinstance(forecast, StudyForecast):
         return [f"No forecast of the time: {forecast}"] if forecast else []
@@ -85,7 +85,7 @@ def describe_forecast(forecast: StudyForecast | str) -> list[str]:
                       for part, effort in forecast.efforts.items())
     span = describe_range(forecast)
     total = format_duration(forecast.cpu_seconds) + (f" ({span})" if span else "")
-    return [f"Forecast: CPU time {total}: {parts}",
+    return [f"{title}: CPU time {total}: {parts}",
             f"  about {format_duration(forecast.wall_seconds)} wall-clock time, "
             f"{forecast.full_runs:,.4g} full-budget run{'' if forecast.full_runs == 1 else 's'}; "
             f"based on {forecast.basis}"]
