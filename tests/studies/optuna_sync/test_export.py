@@ -156,16 +156,16 @@ def test_server_restart_does_not_interrupt_training(server, tmp_path):
         if len(calls) == 6:
             server.start()
         if len(calls) == 8:
-            log.wait_for("is back")
+            log.wait_for("responds again")
         fake_work(place)
 
     driver = make_driver(folder, make_plan(9), work, storage=server.url, view=log)
     driver.export._clock = iter(range(0, 10**6, int(MAX_WAIT))).__next__
     assert driver.run() == "9 candidates trained"
     assert len(calls) == 9 and set(trained(folder).values()) == {1}
-    lost, = log.having("the study continues without it, and brings it up to date when it is back")
+    lost, = log.having("the study continues without it, and brings it up to date later")
     assert "***" in lost and "secret" not in lost and len(
-        log.having("is back, and up to date")) == 1
+        log.having("responds again, and is up to date")) == 1
     same(driver.trials, load(server, "outage"))
 
 
@@ -183,7 +183,7 @@ def test_unavailable_server_is_reported_and_updated_on_resume(server, tmp_path):
 
     assert make_driver(folder, make_plan(4), work, storage=server.url,
                        view=log).run() == "4 candidates trained"
-    assert len(log.having("is still away")) == 1 and "--resume brings it up to date" in log.text[-1]
+    assert len(log.having("is still unavailable")) == 1 and "--resume brings it up to date" in log.text[-1]
     with refuses("storage-unreachable", "postgresql://ann:***@/", place="storage:") as error:
         make_driver(folder, make_plan(6), storage=server.url)
     assert "secret" not in str(error.value) and "--set storage=embedded" in str(error.value)
@@ -284,15 +284,15 @@ def test_unavailable_storage_is_retried_with_backoff(event_study):
         10, 20, 40, 80, 160] and set(gaps[5:]) == {MAX_WAIT}
     assert storage.messages == [
         "the storage here cannot be written (no route to host); the study continues "
-        "without it, and brings it up to date when it is back"
+        "without it, and brings it up to date later"
     ]
     export.close()
-    assert "is still away (no route to host)" in storage.messages[
+    assert "is still unavailable (no route to host)" in storage.messages[
         1] and "--resume brings it up to date" in storage.messages[1]
     storage.down = False
     event_study.propose(1).end(1, 5)
     export.close()
-    assert storage.messages[2:] == ["the storage here is back, and up to date"]
+    assert storage.messages[2:] == ["the storage here responds again, and is up to date"]
     assert storage.numbers == [0, 1]
     connected = len(storage.tried)
     event_study.propose(2).end(2, 5)
