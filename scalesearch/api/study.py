@@ -26,7 +26,7 @@ from scalesearch.library import find_file, require_packages
 from scalesearch.spaces import Space
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.python_api import format_value, python_number
-from scalesearch.spaces.syntax.diagnostics import PYTHON_VALUES
+from scalesearch.spaces.syntax.diagnostics import PYTHON_VALUES, suggest_match
 from scalesearch.spaces.syntax.domains import Schedule
 from scalesearch.terminal import format_count
 
@@ -287,21 +287,31 @@ class Study(Displayable):
             y: a metric; by default the main metric.
 
         Raises:
-            UserError: no finished trial has these values.
+            UserError: no trial is finished, or none has these values.
         """
         require_packages("pandas", "matplotlib")
         from scalesearch.report.figures.plot import plot_tradeoff
         from scalesearch.report.figures.style import figure_style
+        from scalesearch.report.table import value_columns
         from scalesearch.studies.results.publish import plotted_costs
 
         results = self.results
         x = x or plotted_costs(results)[0]
         y = y or results.main_metric
-        table = results.table
+        trials = results.table
+        all_costs = pd.DataFrame([results.study.trials[number].costs for number in trials["trial"]],
+                                 index=trials.index)
+        table = trials.join(all_costs[all_costs.columns.difference(trials.columns)])
+        values = table[table["state"] == "complete"].dropna(axis="columns", how="all")
+        if values.empty:
+            raise UserError(f"{self.folder}: nothing to plot, because no trial is finished",
+                            code="nothing-finished")
         for name in (x, y):
-            if name not in table or not table.loc[table["state"] == "complete", name].notna().any():
-                raise UserError(f"{self.folder}: no finished trial has a {name}, so there is "
-                                "nothing to plot", code="nothing-finished")
+            if name not in values:
+                names = dict.fromkeys((*value_columns(results.objectives), *all_costs))
+                raise UserError(f"{self.folder}: no finished trial has `{name}`",
+                                help=suggest_match(name, filter(values.__contains__, names)),
+                                code="unknown-metric")
         figure: Figure = plot_tradeoff(table, results.subject, x, y)
 
         def render_png() -> bytes:

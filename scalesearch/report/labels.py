@@ -17,6 +17,7 @@ COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentenc
                "memory.activations": "Training activations (bytes, float32)",
                "params.active": "Parameters that a token uses",
                "params.tables": "Parameters of embedding tables",
+               "macs.once": "Multiply-accumulates that depend on weights only",
                "macs.prefill": "Multiply-accumulates to read the context",
                "macs.decode_step": "Multiply-accumulates of one decoding step",
                "macs.update": "Multiply-accumulates per update, forward and backward",

@@ -119,7 +119,7 @@ class Task:
 PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)"),
                      "perplexity": Metric("min", 1.0, "Perplexity")}
 COMMON_METRICS = {**PER_TOKEN_METRICS,
-                  "loss_per_char": Metric("min", 0.0, "Loss per character (nats)")}
+                  "loss_per_char": Metric("min", 0.0, "Loss (nats per character)")}
 EFFICIENCY_METRICS = {"latency": Metric("min", 0.0,
                                         "Latency (ms per sentence, batch size 1, greedy)"),
                       "memory": Metric("min", 0.0, "Peak memory of training (MiB)")}

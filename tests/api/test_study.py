@@ -102,7 +102,7 @@ def test_frames_have_units(study):
     assert len(trials) >= 3 and set(front["trial"]) <= set(trials["trial"])
     for frame in (front, trials):
         assert frame.attrs["units"]["params.total"] == "parameters" and frame.attrs["units"][
-            "bleu"] == "BLEU"
+            "bleu"] == "BLEU" and frame.attrs["units"]["loss_per_char"] == "nats per character"
         assert frame.attrs["units"]["memory.weights"].startswith(
             "bytes") and "trial" not in frame.attrs["units"]
         assert frame.attrs["objectives"] == {"bleu": "max", "params.total": "min"}
@@ -123,8 +123,13 @@ def test_plot_of_the_front(study):
                       matplotlib.figure.Figure) and figure._repr_png_().startswith(b"\x89PNG")
     assert "MACs" in study.plot("macs.total").axes[0].get_xlabel() or study.plot(
         "macs.total", "loss")
-    with refuses("nothing-finished", "params.encoder"):
-        study.plot("params.encoder")
+    for cost in ("params.encoder", "load.mean"):
+        points = [line.get_xdata() for line in study.plot(cost).axes[0].lines]
+        trials = study.results.study.trials
+        best = trials[int(study.front()["trial"].iloc[0])]
+        assert any(best.costs[cost] in xs for xs in points)
+    with refuses("unknown-metric", "foo", "params.encoder", "loss_per_char"):
+        study.plot("foo")
 
 
 def test_best_trial_under_a_constraint(study):

@@ -26,6 +26,7 @@ from scalesearch.report.figures.style import (
     save_figure,
 )
 from scalesearch.report.labels import COST_LABELS, axis_label
+from scalesearch.spaces.schema.cost_names import COST_NAMES
 from tests.report.trial_records import (
     OBJECTIVES,
     PROTOCOL,
@@ -64,6 +65,7 @@ def test_axes_show_unit_protocol_and_synthetic_data():
                       {**PROTOCOL, "artifact": "torch"}) == "Files of torch (bytes)"
     assert [axis_label(name, PROTOCOL) for name in COST_LABELS if "." in name] == [
         COST_LABELS[name] for name in COST_LABELS if "." in name]
+    assert all(axis_label(name, PROTOCOL) for name in COST_NAMES)
     fitted = {**PROTOCOL, "fit": "ctranslate2-int8, batch 1, a device; fit 12 of 40"}
     assert axis_label("latency.predicted", fitted) == \
         "Predicted latency (ms per sentence)\n(ctranslate2-int8 on a device)"
