@@ -189,7 +189,8 @@ class SchemaIndex:
                 shortest.setdefault(path.partition(".")[0], path)
         stacks = [stack for stack in ("encoder", "decoder") if stack in self.groups]
         if stacks and {*stacks} <= shortest.keys() and not shortest.keys() & shortest.values():
-            shortest = {stack: shortest[stack] for stack in stacks}
+            named = [stack for stack in stacks if stack in last_name]  # `num_encoder_layers`
+            shortest = {stack: shortest[stack] for stack in named or stacks}
         return f"the name is {format_alternatives(list(shortest.values())[:3])} here"
 
     def _default_path(self, group: str, name: str) -> str | None:

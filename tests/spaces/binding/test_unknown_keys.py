@@ -38,8 +38,11 @@ def test_help_for_an_unknown_block_suggests_no_key_of_another_group() -> None:
     assert "package" in help and "`embedding.tie`" not in help
 
 
-def test_help_for_a_size_of_both_stacks_names_both() -> None:
+def test_help_for_a_size_of_both_stacks_names_both_unless_the_name_has_one() -> None:
     for key, names in (("num_layers", "`encoder.depth` or `decoder.depth`"),
+                       ("encoder_layers", "name is `encoder.depth`"),
+                       ("num_decoder_layers", "name is `decoder.depth`"),
+                       ("decoder_ffn_embed_dim", "name is `decoder.ffn.hidden`"),
                        ("hidden", "`encoder.ffn.relu.hidden` or `decoder.ffn.relu.hidden`")):
         with pytest.raises(ConfigError) as caught:
             Space.parse(f"width: 32\n{key}: 4\n")
