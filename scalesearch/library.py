@@ -70,8 +70,9 @@ def find_file(name: str, category: str) -> Path:
     counts = Counter(name.partition("/")[0] for name in shipped if "/" in name)
     listed = ", ".join([*(name for name in shipped if "/" not in name),
                         *(f"{inner}/… ({count})" for inner, count in counts.items())])
-    in_folder = [str(file) for file in path.parent.glob("*.yaml") if file != path]
-    near = difflib.get_close_matches(name, [*in_folder, *shipped], 1)
+    in_folder = {file.stem: str(file) for file in path.parent.glob("*.yaml") if file != path}
+    near = [*map(in_folder.get, difflib.get_close_matches(path.stem, in_folder, 1)),
+            *difflib.get_close_matches(name.removesuffix(".yaml"), shipped, 1)]
     hint = f". Did you mean {near[0]}?" if near else ""
     if not near and "/" not in name:
         hint = f". The {category} that come with scalesearch: {listed or 'none'}"

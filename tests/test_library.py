@@ -61,3 +61,7 @@ def test_missing_file_is_refused_with_the_nearest_name(monkeypatch, tmp_path):
     for name, suggestion in (("mine.yml", "mine.yaml"), ("quikc", "quick")):
         with refuses("no-such-file", f"{suggestion}?"):
             library.find_file(name, "studies")
+    for name in ("nope.yaml", f"{tmp_path}/nope.yaml"):  # the stems differ
+        with refuses("no-such-file") as caught:
+            library.find_file(name, "studies")
+        assert "mine" not in str(caught.value)

@@ -20,7 +20,6 @@ from scalesearch.spaces.syntax.diagnostics import (
     ConfigError,
     SourcePosition,
     SourceText,
-    closest_match,
 )
 from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
@@ -74,21 +73,20 @@ class ConfigSection:
             raise with_position(error, self.positions) from None
 
 
-def read_section(file: Path, name: str, hint: str) -> ConfigSection:
+def read_section(file: Path, name: str, hint: str,
+                 presets: Sequence[str] = ()) -> ConfigSection:
     """Read a file, or its key ``name`` if it has this key.
 
     Args:
         hint: help for a missing or empty file.
+        presets: names that may be written instead of a file.
 
     Raises:
         UserError: the file is missing, empty, not a text or not YAML.
     """
-    try:
-        text = read_text(file)
-    except ConfigError as error:
-        raise UserError(f"{error.message}\n  = help: {hint}", code=error.code) from None
+    text = read_text(file, hint, presets)
     if not text.strip():
-        raise UserError(f"{file}: the file is empty. {hint}", code="empty-file")
+        raise UserError(f"{file}: the file is empty", help=hint, code="empty-file")
     table, problems = parse_yaml(SourceText(str(file), text), "a file", f"{name}: {{…}}")
     if problems:
         raise ConfigError(problems)
@@ -122,10 +120,8 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
         keys = source if isinstance(source, Mapping) else {"preset": source}
         section = ConfigSection(Path("recipe"), "recipe", to_node("recipe", keys))
     else:
-        match = closest_match(str(source), PRESETS)
-        suggestion = f"Did you mean the preset {match}? " if match else ""
-        section = read_section(Path(source), "recipe", f"{suggestion}The presets are "
-                               f"{', '.join(PRESETS)}; or give a file")
+        section = read_section(Path(source), "recipe", "give a file or one of the presets "
+                               f"{', '.join(PRESETS)}", tuple(PRESETS))
     recipe: Recipe = section.parse(Recipe, settings)
     return recipe
 
@@ -146,7 +142,7 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
     if not isinstance(source, str | Path):
         section = ConfigSection(Path("data"), "data", to_node("data", source))
     else:
-        section = read_section(Path(source), "data", "Give `builtin` or a file")
+        section = read_section(Path(source), "data", "give `builtin` or a file")
         # the data.json of a training run has its data under `spec`
         spec_node = section.node.get("spec") if isinstance(section.node, MappingNode) else None
         section.node = spec_node or section.node

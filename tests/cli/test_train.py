@@ -128,7 +128,7 @@ def test_changed_setting_is_refused_before_writing(data: Path, tmp_path: Path) -
     [("--data", "data:\n  source: en\n  targt: de\n", ":3:3: unknown key `targt`"),
      ("--data", "builtin: grammar\npairs: 0\n", ":2:8: pairs: 0 is out of bounds"),
      ("--data", "data: {source: [}\n", ":1:17: not YAML"),
-     ("--data", "", ": the file is empty. Give `builtin` or a file"),
+     ("--data", "", ": the file is empty; give `builtin` or a file"),
      ("--data", "source: en\ntarget: de\ntrain: no\nvalidation: val\ntest: test\n",
       ":3:8: data: train: "),
      ("--data", "source: en\ntarget: de\ntrain: trian\nvalidation: val\ntest: test\n",

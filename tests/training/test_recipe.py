@@ -103,5 +103,6 @@ def test_a_rule_replaces_that_of_the_preset():
 
 
 def test_misspelled_preset_is_suggested():
-    with refuses("no-such-file", "the preset quick"):
+    with refuses("no-such-file", "`quick`", ", ".join(PRESETS)) as caught:
         load_recipe("quik")
+    assert str(caught.value).count("help:") == 1

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,12 @@ OTHER_SPACE = re.compile("[\xa0\u202f\t]")
 KEY_WITHOUT_SPACE = re.compile(r"\s*([\w.]+):(\S.*)")
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, hint: str = "", names: Sequence[str] = ()) -> str:
     """The text of a YAML file.
+
+    Args:
+        hint: help for a missing file.
+        names: what may be written instead of a file.
 
     Raises ConfigError if it is missing, a directory, too large, or not text.
     """
@@ -50,9 +55,12 @@ def read_text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        match = closest_match(path.name, sorted(file.name for file in path.parent.glob("*.yaml")))
-        help = f"\n  = help: did you mean `{match}`?" if match else ""
-        raise ConfigError(message=f"{path}: no such file{help}", code="no-such-file") from None
+        files = {file.stem: file.name for file in sorted(path.parent.glob("*.yaml"))}
+        match = closest_match(path.stem, [*names, *files])
+        likely = f"did you mean `{files.get(match, match)}`?" if match else ""
+        help = " Otherwise, ".join(filter(None, [likely, hint]))
+        raise ConfigError(message=f"{path}: no such file" + (f"\n  = help: {help}" if help else ""),
+                          code="no-such-file") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(message=f"{path}: cannot be read: {reason}", code="cannot-read") from None

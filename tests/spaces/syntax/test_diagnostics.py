@@ -42,6 +42,9 @@ def test_missing_file_suggests_similar_names(tmp_path):
     (tmp_path / "edge.yaml").write_text("width: 3\n")
     with refuses("no-such-file", "`edge.yaml`"):
         read_space(tmp_path / "egde.yaml", SMALL)
+    with refuses("no-such-file") as caught:
+        read_space(tmp_path / "node.yaml", SMALL)
+    assert "edge" not in str(caught.value)
 
 
 def test_directory_is_rejected(tmp_path):
