@@ -11,7 +11,7 @@ import click
 from scalesearch.cli.options import OutputPath, option, print_json, progress_bars, search_options
 from scalesearch.errors import UserError
 from scalesearch.files import write_text
-from scalesearch.terminal import print_text
+from scalesearch.terminal import format_count, print_text
 
 
 @click.command(name="distill")
@@ -67,13 +67,14 @@ def command(teachers: tuple[str, ...], data: str, out: Path, targets: str, top_k
             description = write_soft_targets(folders, spec, out, top_k,
                                              partial(update_bar, "computing soft targets"))
             files = [str(out)]
-            summary = (f"{description['tokens']:,} target tokens of {description['pairs']:,} "
-                       f"pairs, top {top_k} probabilities each")
+            summary = (f"{format_count(description['tokens'], 'target token')} of "
+                       f"{format_count(description['pairs'], 'pair')}, top {top_k} "
+                       "probabilities each")
         else:
             description = write_distilled_data(folders, spec, out, search,
                                                partial(update_bar, "translating"))
             files = [f"{out}.{suffix}" for suffix in spec.suffixes]
-            summary = f"{description['pairs']:,} pairs ({description['decoding']})"
+            summary = f"{format_count(description['pairs'], 'pair')} ({description['decoding']})"
             if description["left_out"]:
                 summary += (f", without {description['left_out']:,} whose source is too long for "
                             "the teacher")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.tasks import METRICS
-from scalesearch.terminal import format_duration, make_table
+from scalesearch.terminal import format_count, format_duration, make_table
 from scalesearch.training.result import Result
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ def protocol_lines(result: Result) -> list[str]:
     lines = [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures])]
     lines += [f"{key}: {metrics[f'{key}_protocol']}"
               for key in ("latency", "memory") if key in metrics]
-    lines.append(f"{result.n_params:,} params · {result.steps:,} updates, {result.tokens:,} target "
-                 f"tokens in {format_duration(result.cpu_seconds)} CPU "
+    lines.append(f"{result.n_params:,} params · {format_count(result.steps, 'update')}, "
+                 f"{format_count(result.tokens, 'target token')} in "
+                 f"{format_duration(result.cpu_seconds)} CPU "
                  f"({result.tokens_per_cpu_second:,.0f} tokens per CPU-second), "
                  f"with scoring {format_duration(result.total_cpu_seconds)} CPU, "
                  f"{format_duration(result.total_seconds)} wall-clock · {result.dtype} on "

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.tasks.language_model import perplexity
+from scalesearch.terminal import format_count
 from scalesearch.training import checkpoint
 from scalesearch.training.effort import DECODING, EXPORT, SCORING
 from scalesearch.training.loop import TrainingRun
@@ -33,12 +34,14 @@ def finish(run: TrainingRun, open_artifact: OpenArtifact | None = None) -> dict[
         run.snapshots.add(model, run.budget_used.steps)
     if run.weight_average:
         model.load_state_dict(run.weight_average.averaged_weights())
-        weights = f"moving average over the last {run.weight_average.effective_window:.0f} updates"
+        window = format_count(round(run.weight_average.effective_window), "update")
+        weights = f"moving average over the last {window}"
     if run.snapshots.scores_by_step:
         model.load_state_dict(run.snapshots.average())
         steps = sorted(run.snapshots.scores_by_step)
-        weights = (f"mean of the {recipe.average} {len(steps)} (after updates "
-                   f"{', '.join(map(str, steps))})")
+        count = f"mean of the {recipe.average} {len(steps)}" if len(steps) > 1 else (
+            f"the {recipe.average}")
+        weights = f"{count} (after update{'s' * (len(steps) > 1)} {', '.join(map(str, steps))})"
     write_weights(run.directory / checkpoint.WEIGHTS_FILE, model.state_dict())
     decode: DecodeFunction | None = None
     with run.timer.measure_part(SCORING), ExitStack() as stack:

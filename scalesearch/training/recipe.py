@@ -379,14 +379,17 @@ class Recipe(Config):
     def describe(self) -> str:
         """Describe budget, batch, optimizer and averaging in one line."""
         budgets = [(name, getattr(self, name)) for name in BUDGET_KEYS]
-        budget = " or ".join(f"{value:g} {name}" for name, value in budgets if value is not None)
+        budget = " or ".join(f"{value:,.12g} {name[:-1] if value == 1 else name}"
+                             for name, value in budgets if value is not None)
+        checkpoints = (f"average of the {self.average} {self.average_count}"
+                       if self.average_count > 1 else f"the {self.average} checkpoint")
         averaged = {"none": "", "ema": ", moving average of the weights"}.get(
-            self.average, f", average of the {self.average} {self.average_count}")
-        batch = (f"{self.accumulate} x {self.max_tokens}" if self.accumulate > 1
-                 else f"{self.max_tokens}")
+            self.average, f", {checkpoints}")
+        batch = f"{self.accumulate} x " * (self.accumulate > 1) + f"{self.max_tokens:,}"
         warning = ""
         if self.steps is not None and self.warmup >= max(1, self.steps):
-            warning = f"; warning: the warm-up ({self.warmup:g} updates) does not end in this run"
+            warning = (f"; warning: the warm-up ({self.warmup:,.12g} updates) does not end in "
+                       "this run")
         return (f"{budget.replace('_', '-')}; {batch} tokens per batch; {self.optimizer}, lr "
                 f"{self.lr.describe()}, {self.schedule}; dropout {self.dropout:g}{averaged}"
                 f"{warning}")

@@ -16,6 +16,7 @@ from scalesearch.nn.causality import CausalityError, check_causality
 from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.signals import SignalInterrupt, deferred_signals
 from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.terminal import format_count
 from scalesearch.training import checkpoint
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.effort import START, Effort, TrainingTimer
@@ -309,13 +310,13 @@ def _train_and_score(run: TrainingRun, state: dict[str, Any] | None, result: Res
         result.metrics = {**finish(run, open_artifact), **memory}
     except SignalInterrupt as interrupt:
         run.save()
-        raise SignalInterrupt(f"{interrupt}: saved after {run.budget_used.steps} updates in "
+        raise SignalInterrupt(f"{interrupt}: saved after "
+                              f"{format_count(run.budget_used.steps, 'update')} in "
                               f"{folder}; continue with {option('resume')}",
                               interrupt.signal_number) from None
     except DiskFullError as error:
-        raise DiskFullError(
-            f"{error} with {option('resume')}: {run.budget_used.steps} updates were done"
-        ) from error
+        updates = format_count(run.budget_used.steps, "update")
+        raise DiskFullError(f"{error} with {option('resume')}: {updates} done") from error
     finally:
         used = run.budget_used
         result.curve = run.curve

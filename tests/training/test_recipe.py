@@ -106,3 +106,11 @@ def test_misspelled_preset_is_suggested():
     with refuses("no-such-file", "`quick`", ", ".join(PRESETS)) as caught:
         load_recipe("quik")
     assert str(caught.value).count("help:") == 1
+
+
+def test_description_has_singular_and_grouped_numbers():
+    few = Recipe(steps=1, average="best", average_count=1).describe()
+    assert few.startswith("1 step; 512 tokens") and few.endswith("the best checkpoint")
+    many = Recipe(tokens=10**7, epochs=2.5, average_count=3, max_tokens=4096).describe()
+    assert many.startswith("10,000,000 tokens or 2.5 epochs; 4,096 tokens")
+    assert many.endswith("the last 3")

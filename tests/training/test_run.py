@@ -23,6 +23,7 @@ from scalesearch.training.checkpoint import (
     load_state,
     run_identity,
 )
+from scalesearch.training.display import protocol_lines
 from scalesearch.training.recipe import check_compatible
 from scalesearch.training.updates import engine as engines
 from scalesearch.training.updates.averaging import read_weights
@@ -96,6 +97,12 @@ def test_sentence_too_long_by_padding_is_a_failed_result(corpus, out, monkeypatc
     result = train(tiny(embedding__positions="learned", embedding__max_length=40), corpus, recipe(),
                    out)
     assert result.state == "failed" and result.reason.startswith("a sentence has 41 tokens")
+
+
+def test_texts_of_a_run_of_one_update(corpus, out) -> None:
+    result = train(tiny(), corpus, recipe(steps=1, warmup=0, average_count=1), out)
+    assert result.metrics["weights"] == "the last (after update 1)"
+    assert any("· 1 update, " in line for line in protocol_lines(result))
 
 
 def test_result_and_checkpoint_of_a_run(corpus, out) -> None:

@@ -152,7 +152,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     means = {f"{name}, mean of {replicated.completed_seeds} seeds": replicated.mean(name)
              for name in values} if replicated.completed_seeds > 1 else {}
     rungs = {f"rung {index}": f"loss {rung.loss:.4g}"
-             + (f" after {rung.step:,} updates" if rung.step else "")
+             + (f" after {format_count(rung.step, 'update')}" if rung.step else "")
              for index, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violations), (f"Scores{of_seed}", scores),
                         ("Means", means), ("Costs", trial.costs),

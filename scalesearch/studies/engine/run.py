@@ -113,7 +113,7 @@ def describe_start(spec: StudySpec, runner: Runner) -> list[str]:
         lines = [f"{spec.trials_text}, {runner.describe()}"]
     else:
         lines = [f"{format_count(len(spec.architectures.architectures), 'architecture')}, "
-                 f"{spec.seeds.references} seeds each, {runner.describe()}",
+                 f"{format_count(spec.seeds.references, 'seed')} each, {runner.describe()}",
                  *(f"not trained: {name} ({reason})"
                    for name, reason in spec.architectures.excluded.items())]
     lines += [f"Recipe: {spec.recipe_text}", *setup.warn_of_unused(spec)]
