@@ -183,7 +183,8 @@ def test_unavailable_server_is_reported_and_updated_on_resume(server, tmp_path):
 
     assert make_driver(folder, make_plan(4), work, storage=server.url,
                        view=log).run() == "4 candidates trained"
-    assert len(log.having("is still unavailable")) == 1 and "--resume brings it up to date" in log.text[-1]
+    assert len(log.having("is still unavailable")) == 1
+    assert "--resume brings it up to date" in log.text[-1]
     with refuses("storage-unreachable", "postgresql://ann:***@/", place="storage:") as error:
         make_driver(folder, make_plan(6), storage=server.url)
     assert "secret" not in str(error.value) and "--set storage=embedded" in str(error.value)
