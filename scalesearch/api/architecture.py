@@ -55,9 +55,8 @@ class Architecture(assembly.ModelSpec):
         Raises:
             UserError: the protocol is unknown, or a length is below 1.
         """
-        resolved = resolve_protocol(self.protocol, protocol, overrides)
-        costs = evaluate_cost(self.block, resolved.for_architecture(self.config))
-        return as_subclass(Costs, costs)
+        resolved = resolve_protocol(self.protocol, protocol, overrides).with_vocab(self.vocab)
+        return as_subclass(Costs, evaluate_cost(self.block, resolved))
 
     @python_error_messages()
     def module(self, seed: int = 1, *, vocab: int | None = None, init: str = "xavier",

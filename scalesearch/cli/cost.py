@@ -142,16 +142,13 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
             if error.code == "open-parameters":
                 error.help = "or cost one candidate with --random, --smallest or --largest"
             raise
-    protocol = load_protocol(space.protocol,
-                             **protocol_overrides).for_architecture(architecture.config)
+    protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     result = evaluate_cost(architecture.block, protocol)
     violated = _find_violated_limits(space, architecture.config, result)
     keys = [setting.partition("=")[0].strip() for setting in settings]
     notes = [*describe_uneven_heads(architecture.config),
              *describe_unused(keys, [architecture.config["model"]]),
              *_describe_positions(space, architecture.config, protocol)]
-    if protocol_overrides["target"] not in (None, protocol.target):
-        notes.append("no effect in encoder-only models: --target; they predict the source tokens")
     checks: list[CostCheck] = []
     if verify:
         from scalesearch.nn.verify import verify_costs

@@ -126,7 +126,7 @@ def _load_compared(files: tuple[str, ...], settings: tuple[str, ...], against: t
 
 
 def _protocol_of(space: Space, architecture: ModelSpec, protocol: Protocol) -> Protocol:
-    """The protocol of a comparison with the vocabulary and the lengths of one architecture.
+    """The protocol of a comparison with the vocabulary of one architecture.
 
     If others have their own vocabulary and this one does not, it has that of its space's protocol.
     """
@@ -135,7 +135,7 @@ def _protocol_of(space: Space, architecture: ModelSpec, protocol: Protocol) -> P
     vocab = architecture.vocab
     if vocab is None and protocol.vocab == OWN_VOCABULARY:
         vocab = load_protocol(space.protocol).vocab_size
-    return protocol.for_candidates(architecture.config).with_vocab(vocab)
+    return protocol.with_vocab(vocab)
 
 
 def _make_difference_tables(comparison: CostComparison, quantity: str, label: str
@@ -355,8 +355,7 @@ def print_formulas(file: str, settings: tuple[str, ...], protocol_overrides: dic
     from scalesearch.whatif.citation import cite
 
     space, architecture = load_architecture(file, settings)
-    protocol = load_protocol(space.protocol,
-                             **protocol_overrides).for_architecture(architecture.config)
+    protocol = load_protocol(space.protocol, **protocol_overrides).with_vocab(architecture.vocab)
     citation = cite(space, architecture.config, protocol, levels)
     if as_json:
         modules = {path: {"params": params.to_factored_text(), "macs": macs.to_factored_text()}

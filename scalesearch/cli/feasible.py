@@ -143,7 +143,7 @@ def locate_reference(file: str, protocol: Protocol) -> tuple[float, float, str]:
     from scalesearch.feasible.report import DEFAULT_FRONT_COSTS
 
     space, architecture = load_architecture(file)
-    costs = evaluate_cost(architecture.block, protocol.for_architecture(architecture.config))
+    costs = evaluate_cost(architecture.block, protocol.with_vocab(architecture.vocab))
     y_cost, x_cost = DEFAULT_FRONT_COSTS
     return float(costs[x_cost]), float(costs[y_cost]), (space.name or file).rpartition("/")[2]
 

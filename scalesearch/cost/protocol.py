@@ -176,27 +176,13 @@ class Protocol:
     def for_candidates(self, values: Mapping[str, Any]) -> Protocol:
         """This protocol for candidates with these parameter values.
 
-        The target of encoder-only models, their predictions, is as long as the source.
-
         Raises:
             PopulationSplitError: the candidates have different lengths.
         """
-        protocol = self
         if self.lengths_by_vocab:
-            protocol = self.with_vocab(require_single_value(values["vocab"]))
-        elif isinstance(self.vocab, str) and "vocab" in values:
-            protocol = replace(self, vocab=values["vocab"])
-        if values.get("model") == "encoder-only" and protocol.target != protocol.source:
-            protocol = protocol.with_lengths(protocol.source, protocol.source, protocol.vocab)
-        return protocol
-
-    def for_architecture(self, config: Mapping[str, Any]) -> Protocol:
-        """This protocol with the vocabulary and the lengths of one architecture.
-
-        Raises:
-            UserError: neither the architecture nor the protocol has a vocabulary.
-        """
-        return self.for_candidates(config).with_vocab(config.get("vocab"))
+            return self.with_vocab(require_single_value(values["vocab"]))
+        has_own_vocab = isinstance(self.vocab, str) and "vocab" in values
+        return replace(self, vocab=values["vocab"]) if has_own_vocab else self
 
     @property
     def settings(self) -> dict[str, int | str | None]:

@@ -202,7 +202,7 @@ def _sample_candidate(space: Space, protocol: Protocol, settings: CalibrationSet
     """
     try:
         architecture = space.architecture(space.sample(rng))
-        own_protocol = protocol.for_architecture(architecture.config)
+        own_protocol = protocol.for_candidates(architecture.config).with_vocab(architecture.vocab)
         costs = evaluate_cost(architecture.block, own_protocol)
     except UserError:
         return None

@@ -276,7 +276,7 @@ def verify_artifact(trained: Checkpoint, sample: VerificationSample, float_decod
 def collect_provenance(trained: Checkpoint) -> dict[str, Any]:
     """Collect the provenance of a model: architecture, costs, scores, data and seed."""
     architecture = trained.architecture
-    protocol = load_protocol(architecture.protocol).for_architecture(architecture.config)
+    protocol = load_protocol(architecture.protocol).with_vocab(architecture.vocab)
     provenance = {"architecture": architecture.id, "task": trained.task,
                   "costs": evaluate_cost(architecture.block, protocol).values,
                   "protocol": protocol.facts}

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from scalesearch.blocks.core import VOCAB, Block, Size, iterate_cost_lines
-from scalesearch.blocks.seq2seq import EncoderOnly
 from scalesearch.cost import evaluate_cost
 from scalesearch.cost.breakdown import split_loops
 from scalesearch.cost.protocol import Protocol
@@ -108,8 +107,6 @@ def find_crossings(block: Block, protocol: Protocol,
             skipped if shapes depend on it (adaptive output, tensor chain): one formula for all V
             does not exist then.
     """
-    if isinstance(block, EncoderOnly):  # the target is as long as the source
-        lengths = ["length" if name == "source" else name for name in lengths if name != "target"]
     sizes = length_values(protocol)
     symbols = SymbolTable(sizes)
     is_vocab_bound = depends_on_vocab(block, protocol, lambda leaf: leaf.loop_nests())

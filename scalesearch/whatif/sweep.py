@@ -122,7 +122,7 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
     crossings = CostCrossings()
     if lengths and len(configs) == 1 and rows[0]["error"] is None:
         crossings = find_crossings(build_blocks(configs[0])[1],
-                                   protocol.for_architecture(configs[0]), tuple(lengths))
+                                   protocol.with_vocab(configs[0].get("vocab")), tuple(lengths))
     return Sweep(tuple(names.values()), columns, tuple(rows), protocol, crossings)
 
 

@@ -128,24 +128,6 @@ def test_costs_of_a_context(tmp_path: Path) -> None:
     assert f"{costs['macs']['decode_step']:,}" in output
 
 
-def test_encoder_only_models_predict_every_source_token(tmp_path: Path) -> None:
-    file = tmp_path / "bert.yaml"
-    file.write_text("model: encoder-only\nwidth: 8\nencoder: { depth: 1, heads: 2 }\n")
-    lengths = ("--source", "12", "--vocab", "50")
-    costs = run(str(file), *lengths, "--verify")
-    assert costs["macs"]["output"] == 12 * 8 * 50 and costs["protocol"]["target"] == 12
-    assert "notes" not in costs and all(check["agrees"] for check in costs["verify"])
-    length = run(str(file), "--length", "12", "--vocab", "50")
-    assert costs["macs"]["total"] == length["macs"]["total"]
-    for protocol in ("decode", "train"):
-        alone = run(str(file), *lengths, "--protocol", protocol)["macs"]
-        wrong = run(str(file), *lengths, "--protocol", protocol, "--target", "99")
-        assert wrong["macs"] == alone and "--target" in wrong["notes"][0]
-    row, _ = run(str(file), "--vocab", "50", "--sweep", "source=12 | 13")["rows"]
-    assert row["macs.total"] == costs["macs"]["total"]
-    assert run(str(file), "small/plain", *lengths)["architectures"][0]["macs"] == costs["macs"]
-
-
 def test_compared_models_have_their_own_vocabulary(tmp_path: Path) -> None:
     config = tmp_path / "qwen3.json"
     config.write_text(json.dumps(QWEN3))

@@ -204,7 +204,7 @@ share:
 }
 SPACES["lengths"] = SPACES["vocab"]  # the protocol has longer sentences for smaller vocabularies
 OWN_VOCAB = find_protocol("forward", 16, 16, "own")
-PROTOCOLS = {"vocab": OWN_VOCAB, "encoder-only": find_protocol("forward", 16, 9, 2000),
+PROTOCOLS = {"vocab": OWN_VOCAB,
              "lengths": replace(OWN_VOCAB,
                                 lengths_by_vocab={500: (24, 26), 1000: (19, 20), 2000: (15, 17)})}
 BUDGETS = {"plain": [[CostBound(PARAMS, 1, 90_000), CostBound(MACS, 1, 3_600_000)],
@@ -359,7 +359,7 @@ def test_valid_candidates_satisfy_cost_constraints(name: str) -> None:
         SPACES[name] + (f"  - {limit}\n" if "where:" in SPACES[name] else f"where: ['{limit}']\n"))
     budget = parse_budget(space,
                           scalar_from_text("", "", f"params.total <= {medians['params.total']}"))
-    result = analyze_feasibility(space, protocol(name), (budget,), n_samples=100)
+    result = analyze_feasibility(space, PROTOCOL, (budget,), n_samples=100)
     buildable = [entry for entry in entries if entry[1]["macs.total"] <= medians["macs.total"]]
     fitting = [entry for entry in buildable if entry[1]["params.total"] <= medians["params.total"]]
     assert result.exact and (result.n_valid, result.n_feasible) == (len(buildable), len(fitting))
@@ -439,8 +439,7 @@ def test_costs_of_random_spaces_equal_cost(protocol_name: str, model: str, seed:
                   for left in range(int(count.left_groups[cell.left].is_valid.sum()))
                   for right in range(int(count.right_groups[cell.right].is_valid.sum()))]
     for candidate in candidates:
-        cost = evaluate_cost(space.architecture(candidate.param_values).block,
-                             random_protocol.for_candidates(candidate.param_values))
+        cost = evaluate_cost(space.architecture(candidate.param_values).block, random_protocol)
         assert candidate.costs == {name: cost[name] for name in names}
     check_count(space)
 

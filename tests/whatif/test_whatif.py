@@ -321,13 +321,6 @@ def test_no_crossing_over_vocabularies_that_determine_shapes() -> None:
     assert cite(space, config_of(space), load_protocol(space.protocol)).vocab_bound
 
 
-def test_target_of_encoder_only_models_varies_with_the_source() -> None:
-    block = assemble(transformer_config(model="encoder-only")).block
-    source, length = (find_crossings(block, find_protocol(), (name,))
-                      for name in ("source", "length"))
-    assert source == length and not find_crossings(block, find_protocol(), ("target",))
-
-
 # -- the length of the context
 
 

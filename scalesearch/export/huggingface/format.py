@@ -316,5 +316,5 @@ def model_card(trained: Checkpoint, native: NativeModel | None) -> str:
         is_text=is_text, lowercase=trained.is_lowercase, data=data, scores=scores,
         metrics={"weights": "", "decoding": ""} | metrics,
         costs=[(label, facts["costs"][key]) for key, label in COST_LABELS.items()],
-        protocol=load_protocol(architecture.protocol).for_architecture(architecture.config),
+        protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),
         search=resolve_decoding(trained.recipe, trained.max_length_a).description)
