@@ -194,7 +194,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
 
 def _describe_positions(space: Space, config: Mapping[str, Any],
                         protocol: Protocol) -> Iterator[str]:
-    """Yield a note if the lengths of ``protocol`` are above the number of positions."""
+    """Yield notes on lengths of ``protocol`` that may not be meant for this model."""
     is_learned = config.get("embedding.positions") == "learned"
     max_positions = config.get("embedding.max_length") if is_learned else space.max_positions
     lengths = (protocol.source, protocol.target)
@@ -203,6 +203,10 @@ def _describe_positions(space: Space, config: Mapping[str, Any],
     if isinstance(max_positions, int) and length > max_positions:
         yield (f"{length:,} tokens are more than the {max_positions:,} positions of the model"
                + ", whose table of learned positions has no others" * is_learned)
+    if (config["model"] == "encoder-only" and config.get("classes") is None
+            and protocol.length is None and protocol.source != protocol.target):
+        yield (f"the output predicts {protocol.target:,} tokens, and the encoder has "
+               f"{protocol.source:,}; for as many, add --target {protocol.source}")
 
 
 def _find_violated_limits(space: Space, config: Mapping[str, Any],

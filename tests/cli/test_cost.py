@@ -128,6 +128,18 @@ def test_costs_of_a_context(tmp_path: Path) -> None:
     assert f"{costs['macs']['decode_step']:,}" in output
 
 
+def test_encoder_only_models_have_a_note_on_unequal_lengths(tmp_path: Path) -> None:
+    file = tmp_path / "bert.yaml"
+    text = "model: encoder-only\nwidth: 8\nencoder: { depth: 1, heads: 2 }\n"
+    file.write_text(text)
+    lengths = ("--source", "12", "--vocab", "50")
+    assert "--target 12" in run(str(file), *lengths)["notes"][0]
+    assert "notes" not in run(str(file), *lengths, "--target", "12")
+    assert "notes" not in run(str(file), "--length", "12", "--vocab", "50")
+    file.write_text(text + "classes: 3\n")
+    assert "notes" not in run(str(file), *lengths)
+
+
 def test_compared_models_have_their_own_vocabulary(tmp_path: Path) -> None:
     config = tmp_path / "qwen3.json"
     config.write_text(json.dumps(QWEN3))
