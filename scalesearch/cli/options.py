@@ -296,6 +296,20 @@ def distinct_names(folders: Sequence[str]) -> list[str]:
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 
+def check_keys_differ(settings: Sequence[str], option_name: str) -> None:
+    """Check that an option that lists the values of a key has each key once.
+
+    Raises:
+        UserError: a key is given twice.
+    """
+    keys = [setting.partition("=")[0].strip() for setting in settings]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise UserError(f"{option_name}: {key} is given twice", help="write all values in one "
+                            f"option, for example {option_name} 'width=64 | 128'",
+                            code="given-twice")
+
+
 def load_space(file: str, settings: Sequence[str] = ()) -> Space:
     """Load the space ``file`` (a path or a built-in name) with ``settings``."""
     from scalesearch.library import find_file

@@ -10,6 +10,7 @@ import click
 
 from scalesearch.cli.options import (
     RenamedOption,
+    check_keys_differ,
     complete_space,
     load_architecture,
     load_space,
@@ -66,6 +67,7 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
     from scalesearch.whatif import tables
     from scalesearch.whatif.free_sizes import parse_sizes
 
+    check_keys_differ(for_each, "--for")
     space = load_space(file, settings)
     ranges: dict[str, str | None] = {}
     for text in for_each:

@@ -277,6 +277,14 @@ def test_omitted_and_shared_costs_are_reported(protocol: str, words: tuple[str, 
     assert all(word in output for word in words), output[-600:]
 
 
+def test_key_is_swept_once() -> None:
+    with refuses("given-twice", place="--sweep"):
+        run("small/plain", "--sweep", "width=64 | 128", "--sweep", "width = 32")
+    with refuses("given-twice", place="--for"):
+        CliRunner().invoke(app, ["solve", "small/plain", "max width", "--for=encoder.depth=1",
+                                 "--for=encoder.depth=2"], catch_exceptions=False)
+
+
 def test_sweep_prints_why_a_row_has_no_costs() -> None:
     sweep = ["small/plain", "--sweep", "decoder.ffn_groups=1 | 2 | 3"]
     output = CliRunner().invoke(command, sweep, catch_exceptions=False).output
