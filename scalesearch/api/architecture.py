@@ -132,7 +132,7 @@ def resolve_protocol(settings: Mapping[str, Any], protocol: str | Protocol | Non
         protocol = None
     values = dict(overrides or {})
     if (recipe := values.pop("recipe", None)) is not None:
-        from scalesearch.training.input_files import load_recipe
+        from scalesearch.training.input_files import load_training_costs
 
-        values = load_recipe(recipe).protocol_settings(values.pop("pairs", None)) | values
+        values = load_training_costs(recipe, values.pop("pairs", None)) | values
     return load_protocol(settings, name=protocol, **values)

@@ -252,11 +252,12 @@ def grouped_options(parameter: str, convert: Callable[..., Any],
 
 def _protocol_overrides(protocol: str | None, recipe: str | None, pairs: int | None,
                         **overrides: Any) -> dict[str, Any]:
+    overrides["name"] = protocol
     if recipe is None:
-        return {"name": protocol, "pairs": pairs, **overrides}
-    from scalesearch.training.input_files import load_recipe
+        return {"pairs": pairs, **overrides}
+    from scalesearch.training.input_files import load_training_costs
 
-    return {"name": protocol, **load_recipe(recipe).protocol_settings(pairs), **overrides}
+    return {**load_training_costs(recipe, pairs), **overrides}
 
 
 protocol_options = grouped_options(

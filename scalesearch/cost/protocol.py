@@ -35,7 +35,7 @@ from scalesearch.blocks.core import (
 from scalesearch.blocks.sizes import require_single_value
 from scalesearch.cost.latency_model import load_latency_model
 from scalesearch.cost.training import PASSES_PER_PRODUCT, TrainingRun
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.lowering import MAX_SOURCE_TOKENS
 from scalesearch.spaces.schema.cost_names import (
     ARTIFACT_FORMATS,
@@ -451,6 +451,10 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
         if chosen.get(key) is not None and chosen[key] < 1:
             raise UserError(f"protocol: {key} is {chosen[key]}; it must be at least 1",
                             code="below-one")
+    if overrides.get("pairs") is not None and chosen.get("max_tokens") is None:
+        raise UserError(f"{option('pairs')} has no effect without a recipe",
+                        help=f"add {option('recipe')}, or remove {option('pairs')}",
+                        code="recipe-missing")
     if chosen.get("optimizer") not in (None, *OPTIMIZERS):
         raise UserError(f"unknown optimizer {chosen['optimizer']}; known optimizers: "
                         f"{', '.join(OPTIMIZERS)}", code="unknown-optimizer")

@@ -14,7 +14,7 @@ from typing import Any
 from scalesearch.config.model import Config, schema_of
 from scalesearch.config.reader import ConfigReader, apply_override, to_node, with_position
 from scalesearch.data import Corpus, DataSpec, Tokenizer, load_corpus
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.spaces.schema.types import SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import (
     ConfigError,
@@ -124,6 +124,22 @@ def load_recipe(source: ConfigSource | Recipe, settings: tuple[str, ...] = ()) -
                                f"{', '.join(PRESETS)}", tuple(PRESETS))
     recipe: Recipe = section.parse(Recipe, settings)
     return recipe
+
+
+def load_training_costs(source: ConfigSource | Recipe, pairs: int | None = None) -> dict[str, Any]:
+    """Load a recipe as settings of a cost protocol.
+
+    Args:
+        pairs: sentence pairs of an epoch.
+
+    Raises:
+        UserError: the recipe is invalid, or pairs are given and it has no length in epochs.
+    """
+    settings = load_recipe(source).protocol_settings(pairs)
+    if pairs is not None and "pairs" not in settings:
+        raise UserError(f"{option('pairs')} has no effect: the length of the recipe is not in "
+                        "epochs", help=f"remove {option('pairs')}", code="options-conflict")
+    return settings
 
 
 def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSection]:

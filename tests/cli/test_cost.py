@@ -257,6 +257,8 @@ def test_verified_macs_of_a_length_are_those_of_the_table(file: str) -> None:
         (["transformer", "--set", "encoder.depth=2..6"], ("open-parameters", "--smallest")),
         (["transformer", "--protocol", "forwrd"], ("unknown-protocol", "did you mean forward")),
         (["transformer", "--set", "share.encoder.ffn=1-11"], ("no-depth-fits", "has 12 layers")),
+        (["transformer", "--pairs", "9"], ("recipe-missing", "--pairs")),
+        (["transformer", "--pairs", "9", "--recipe", "base"], ("options-conflict", "--pairs")),
     ],
 )
 def test_bad_input_is_a_user_error(arguments: list[str], error: tuple[str, ...]) -> None:
