@@ -149,6 +149,8 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     notes = [*describe_uneven_heads(architecture.config),
              *describe_unused(keys, [architecture.config["model"]]),
              *_describe_positions(space, architecture.config, protocol)]
+    if selected and not selected["params"]:
+        notes.append("the file has one candidate: no parameter is open")
     checks: list[CostCheck] = []
     if verify:
         from scalesearch.nn.verify import verify_costs
@@ -179,7 +181,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
             print_text(table)
         if checks:
             print_text(_make_check_table(checks, result))
-        if selected:
+        if selected and selected["params"]:
             print_text(make_table(("parameter", "value"), selected["params"].items(), (0, 1),
                                   f"Selected: {selected['how']}"))
         print_text("\n".join([memory, *weight_only_macs_lines({"": result}),

@@ -118,7 +118,7 @@ def _load_compared(files: tuple[str, ...], settings: tuple[str, ...], against: t
     loaded = {name: load_architecture(file, settings) for name, file in zip(names, files)}
     for change in dict.fromkeys(against):
         changes = tuple(part.strip() for part in change.split(";") if part.strip())
-        loaded[change] = load_architecture(files[0], settings, changes)
+        loaded[change] = load_architecture(files[0], settings, changes or (change,))
     space, _ = next(iter(loaded.values()))
     has_own_vocab = any(architecture.vocab for _, architecture in loaded.values())
     vocab = {"vocab": OWN_VOCABULARY} if has_own_vocab else {}

@@ -252,6 +252,9 @@ def grouped_options(parameter: str, convert: Callable[..., Any],
 
 def _protocol_overrides(protocol: str | None, recipe: str | None, pairs: int | None,
                         **overrides: Any) -> dict[str, Any]:
+    for name, value in overrides.items():
+        if value == "":
+            raise UserError(f"--{name}: the value is empty", code="bad-value")
     overrides["name"] = protocol
     if recipe is None:
         return {"pairs": pairs, **overrides}

@@ -443,10 +443,14 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
                          else MAX_SOURCE_TOKENS)
     lengths = {int(size): (source, target)
                for size, (source, target) in chosen.get("lengths", {}).items()}
-    if chosen.get("shortlist") is not None and protocol.name not in DECODING_PROTOCOLS:
+    shortlist = chosen.get("shortlist")
+    if shortlist is not None and protocol.name not in DECODING_PROTOCOLS:
         raise UserError(f"the protocol {protocol.name} computes the logits of all tokens: a "
                         "shortlist needs decoding", help="set the protocol to "
                         f"{' or '.join(DECODING_PROTOCOLS)}", code="bad-value")
+    if shortlist is not None and isinstance(protocol.vocab, int) and shortlist > protocol.vocab:
+        raise UserError(f"the shortlist has {shortlist:,} tokens, more than the {protocol.vocab:,} "
+                        "of the vocabulary", code="bad-value")
     for key in (*TRAINING_SIZES, "shortlist"):
         if chosen.get(key) is not None and chosen[key] < 1:
             raise UserError(f"protocol: {key} is {chosen[key]}; it must be at least 1",
@@ -461,7 +465,7 @@ def load_protocol(settings: Mapping[str, Any], **overrides: int | str | None) ->
     return replace(protocol, artifact=artifact, latency_model_path=chosen.get("latency"),
                    training=TrainingRun.from_settings(chosen),
                    max_source_length=max_source_length, lengths_by_vocab=lengths, cache=cache,
-                   shortlist=chosen.get("shortlist"))
+                   shortlist=shortlist)
 
 
 def training_protocol(protocol: Protocol) -> Protocol:

@@ -257,6 +257,11 @@ def test_verified_macs_of_a_length_are_those_of_the_table(file: str) -> None:
         (["transformer", "--set", "encoder.depth=2..6"], ("open-parameters", "--smallest")),
         (["transformer", "--protocol", "forwrd"], ("unknown-protocol", "did you mean forward")),
         (["transformer", "--set", "share.encoder.ffn=1-11"], ("no-depth-fits", "has 12 layers")),
+        (["transformer", "--protocol", "decode", "--shortlist", "100k"],
+         ("bad-value", "100,000", "32,768")),
+        (["transformer", "--against", ""], ("not-key-value", "--against")),
+        (["transformer", "--against", " ; "], ("not-key-value", "--against")),
+        (["transformer", "--latency", ""], ("bad-value", "--latency")),
         (["transformer", "--pairs", "9"], ("recipe-missing", "--pairs")),
         (["transformer", "--pairs", "9", "--recipe", "base"], ("options-conflict", "--pairs")),
     ],
@@ -355,6 +360,10 @@ def test_space_is_costed_at_random_smallest_or_largest_candidate(tmp_path: Path)
     shown = CliRunner().invoke(command, [str(file), "--largest"],
                                catch_exceptions=False).output.splitlines()
     assert set(params.items()) <= {tuple(row.split()) for row in shown}
+    fixed = [str(file), "--random", "--set", "width=16", "--set", "encoder.depth=1", "--set",
+             "decoder.depth=1"]
+    assert len(run(*fixed)["notes"]) == 1 and not run(*fixed)["picked"]["params"]
+    assert "Selected" not in CliRunner().invoke(command, fixed).output
     for two in itertools.combinations(("--random", "--smallest", "--largest"), 2):
         with refuses("options-conflict"):
             CliRunner().invoke(command, [str(file), *two], catch_exceptions=False)
