@@ -147,6 +147,12 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     values = {name: value for name, value in (trial.values or {}).items()
               if name not in trial.costs}
     scores = {**values, **dict(flatten(record.get("metrics") or {}))}
+    prefix = "validation_"  # further scores of the split that the others use as well
+    repeated = {name for name in scores if name.startswith(prefix)
+                and scores[name] == scores.get(name.removeprefix(prefix))}
+    if not scores.get("synthetic"):
+        repeated.add("synthetic")
+    scores = {name: value for name, value in scores.items() if name not in repeated}
     of_seed = f", seed {record.get('seed')}" if replicates else ""
     (replicated,) = results.view.with_replicates([trial])
     means = {f"{name}, mean of {replicated.completed_seeds} seeds": replicated.mean(name)

@@ -14,11 +14,12 @@ from scalesearch.cli.study.group import command
 from scalesearch.cost import find_protocol
 from scalesearch.report.labels import format_value
 from scalesearch.spaces.syntax.parameters import Choice, IntRange
+from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
 from tests.cli.study.commands import call_study as call
 from tests.errors import refuses
-from tests.studies.fakes import FakeSpace, make_driver, make_plan
+from tests.studies.fakes import FakeSpace, fake_result, make_driver, make_plan
 from tests.studies.noisy import noisy_work, seeded_plan
 from tests.studies.pages import page_of
 
@@ -220,6 +221,21 @@ def test_study_is_found_by_name_next_to_a_space_of_that_name(folder, tmp_path, m
     (tmp_path / "tiny.yaml").write_text("width: 16\n")
     for name in ("tiny", "runs/tiny"):
         assert call("front", name, "--json") == call("front", folder, "--json")
+
+
+def repeated_result(folder, job):
+    result = fake_result(folder, job)
+    result["metrics"] |= {"validation_loss": 1.0, "perplexity": 3.0, "validation_perplexity": 4.0,
+                          "synthetic": False}
+    return result
+
+
+def test_show_prints_each_score_once(tmp_path):
+    make_driver(tmp_path / "fake", make_plan(2),
+                lambda folder: finish_job(Path(folder), repeated_result)).run()
+    names = [line.split()[0] for line in call("show", tmp_path / "fake", 0).splitlines() if line]
+    assert {"loss", "perplexity", "validation_perplexity"} <= set(names)
+    assert {"validation_loss", "synthetic"}.isdisjoint(names)
 
 
 class RangeSpace(FakeSpace):
