@@ -143,7 +143,7 @@ def plot_feasible_shares(values: pd.DataFrame, is_exact: bool) -> Figure:
         selection = (f"\n{len(panels)} of {len(all_panels)} parameters, those with the "
                      "largest effect"
                      if len(panels) < len(all_panels) else "")
-        population = "configurations" if is_exact else "sampled configurations"
+        population = "valid configurations" if is_exact else "valid sampled configurations"
         figure.supxlabel(f"feasible share of {population} (%); dashed: mean{selection}", fontsize=9)
     return figure
 
@@ -181,4 +181,5 @@ def _draw_shares(axes: Axes, name: str, rows: pd.DataFrame, max_percent: float, 
     axes.tick_params(axis="x", labelbottom=last)
     for height, share, verdict in zip(heights, rows["share"], rows["verdict"]):
         axes.annotate(verdict or f"{100 * share:.3g} %", (100 * share, height), (2, 0),
-                      textcoords="offset points", va="center", fontsize=6, bbox=LABEL_BACKGROUND)
+                      textcoords="offset points", va="center", fontsize=6,
+                      bbox={**LABEL_BACKGROUND, "alpha": 1})  # covers the line of the mean

@@ -33,3 +33,6 @@ def test_shares_are_in_the_order_of_effect_and_without_parameters_of_no_effect()
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
     assert titles == ["large", "small"]
     assert "2 of 3 parameters" in figure.get_supxlabel()
+    assert "valid" in figure.get_supxlabel().partition("(")[0]
+    labels = [text for axes in figure.axes for text in axes.texts]
+    assert labels and all(label.get_bbox_patch().get_alpha() == 1 for label in labels)
