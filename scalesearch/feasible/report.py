@@ -22,7 +22,13 @@ from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.estimate import Estimate, estimate_feasibility
 from scalesearch.feasible.extremes import Extremes, NoExtremeError
-from scalesearch.feasible.limits import CostBound, as_cost_bounds, cost_names, join_limits
+from scalesearch.feasible.limits import (
+    CostBound,
+    as_cost_bounds,
+    cost_names,
+    join_limits,
+    split_constraint,
+)
 from scalesearch.feasible.listing import MAX_LISTED, ListedSpace
 from scalesearch.spaces import Space
 from scalesearch.spaces.parameters.constraints import Constraint
@@ -185,10 +191,14 @@ def _make_counter(estimator: str, space: Space, protocol: Protocol,
         progress("listing all configurations")
         listed = ListedSpace(space, protocol, names, budgets)
         return FeasibleCounter(listed, listed.bounds, listed.required, progress)
+    constraints = [constraint for constraint in space.constraints if constraint.costs]
+    for limit in (*budgets, *constraints):
+        for part in split_constraint(limit):
+            if as_cost_bounds([part]) is None:
+                raise TooManyCandidatesError(f"`{part.label}` is not a bound on a sum of costs")
     bounds = as_cost_bounds(budgets)
-    required = as_cost_bounds(constraint for constraint in space.constraints if constraint.costs)
-    if bounds is None or required is None:
-        raise TooManyCandidatesError("a budget is not a bound on a sum of costs")
+    required = as_cost_bounds(constraints)
+    assert bounds is not None and required is not None, "checked above"
     progress("listing the candidates of each section")
     return FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress)
 

@@ -172,6 +172,17 @@ def test_shares_of_values_are_shares_of_valid_configurations() -> None:
     assert depths["verdict"].tolist()[2] == "never valid"
 
 
+@pytest.mark.parametrize("comparison", ["params.embedding <= 0.6 * params.total",
+                                        "load.mean >= 1"])
+@pytest.mark.parametrize("as_budget", [True, False])
+def test_limits_that_are_not_bounds_on_sums_are_named(comparison: str, as_budget: bool) -> None:
+    text = UNEVEN.replace("width: 16 | 24", f"width: 16..{10**12}")
+    if not as_budget:
+        text = text.replace("where: [", f"where: [params.total >= 1 and {comparison}, ")
+    budget = f"{BUDGET} and {comparison}" if as_budget else BUDGET
+    assert f"`{comparison}`" in analyze(text, budget, n_samples=20).inexact_reason
+
+
 @pytest.mark.parametrize("high", [10**12, 10**15])
 def test_long_ranges_are_sampled(high: int) -> None:
     text = UNEVEN.replace("width: 16 | 24", f"width: 16..{high}")
