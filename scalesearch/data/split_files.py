@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainValidator
+from pydantic import BeforeValidator, PlainValidator, ValidationInfo
 
 from scalesearch.config.model import SettingError, SettingProblem
 from scalesearch.config.reader import file_value
@@ -56,15 +56,15 @@ def is_prefix(part: object) -> bool:
     return isinstance(part, str) and not is_m2(part) and table_format(part) is None
 
 
-def _read_part(value: Any) -> SplitPart:
+def _read_part(value: Any, info: ValidationInfo) -> SplitPart:
     if isinstance(value, FilePair):
         return value
     if isinstance(value, str | Path) and str(value).strip():
         return str(value)
     if isinstance(value, Mapping):
         sides = ("source", "target")
-        unknown = [SettingProblem(key, f"unknown key `{key}`", suggest_match(key, sides),
-                                  code="unknown-key", at_key=True)
+        unknown = [SettingProblem(key, f"unknown key `{key}` in `{info.field_name}`",
+                                  suggest_match(key, sides), code="unknown-key", at_key=True)
                    for key in map(str, value) if key not in sides]
         if unknown:
             raise SettingError(*unknown)

@@ -159,7 +159,7 @@ def test_recipe_file_can_be_combined_with_set(data: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["--recipe", "quik"], "presets are quick, short, base"),
+        (["--recipe", "quik"], "presets quick, short, base"),
         (["--set", "recipe.lrr=1"], "--set recipe.lrr=1: unknown key `lrr`"),
         (["--set", "recipe.lr"], "--set recipe.lr: write it as key=value"),
         (["--data", "nowhere.yaml"], "nowhere.yaml"),

@@ -87,7 +87,7 @@ def test_distilled_builtin_corpus_is_synthetic(tmp_path: Path, cache: Path) -> N
 
 @pytest.mark.parametrize(("changes", "error"), [
     ({"distilled": "nowhere/kd"}, ("no-such-file", "distilled")),
-    ({"distilled": {"a": "b"}}, ("bad-value", "distilled")),
+    ({"distilled": {"a": "b"}}, ("unknown-key", "`a`", "distilled")),
     ({"mix_distilled": True}, ("bad-value", "mix_distilled")),
 ])
 def test_invalid_distilled_data_are_refused(spec: DataSpec, cache: Path, changes: dict,
