@@ -250,7 +250,7 @@ def _range(spec: RangeDomain, field: SchemaField) -> Domain:
             parameter = IntRange(low, high, size, parameter.log)
             spec = replace(spec, parameter=parameter)
     if field.type == "size" and isinstance(parameter, FloatRange):
-        raise ValueSyntaxError("this range is not one of whole numbers", spec.span,
+        raise ValueSyntaxError("this range has ends or steps that are not whole numbers", spec.span,
                                f"expected {describe_field(field)}")
     reason = bounds_error(parameter.low, field) or bounds_error(parameter.high, field)
     if reason:
@@ -292,8 +292,14 @@ def _items(spec: ListDomain, field: SchemaField) -> Domain:
 
 def _call(spec: CallDomain, field: SchemaField) -> Domain:
     if field.type != "schedule":
-        text = "a load" if spec.is_load else f"a call of `{spec.name}`"
-        form = equivalent_form(spec.name, list(map(str, spec.arguments)))
+        arguments = list(map(str, spec.arguments))
+        text = f"a call of `{spec.name}`"
+        form = equivalent_form(spec.name, arguments)
+        if spec.is_load:  # 64-128
+            text = f"`{'-'.join(arguments)}`"
+            is_range = field.type in ("size", "number") and len(arguments) == 2 and (
+                float(arguments[0]) < float(arguments[1]))
+            form = form if is_range else None
         raise ValueSyntaxError(f"expected {describe_field(field)}, found {text}", spec.span,
                                f"write `{form}`" if form else None)
     legal = field.calls.get(spec.name)

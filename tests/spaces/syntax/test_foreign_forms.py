@@ -37,6 +37,18 @@ def test_other_forms_get_the_right_one(text: str, form: str) -> None:
     assert f"`{form}`" in str(problem.help) and problem.position.line == 0
 
 
+@pytest.mark.parametrize(("line", "shown", "form"), [
+    ("width: 64 - 128", "`64-128`", "`64..128`"), ("width: 8 - 2", "`8-2`", None),
+    ("width: 6-6-6", "`6-6-6`", None), ("norm: 3-4", "`3-4`", None)])
+def test_number_with_a_hyphen_is_a_range_only_of_numbers(
+        line: str, shown: str, form: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"{line}\n")
+    problem = next(problem for problem in caught.value.problems if problem.code == "bad-value")
+    assert shown in problem.message and "load" not in problem.message
+    assert (form is None) == (problem.help is None) and str(form or "") in str(problem.help)
+
+
 @pytest.mark.parametrize(("number", "forms", "column"), [
     ("1,000,000", "`1M` or `1_000_000`", 8), ("1.234.000", "`1_234k` or `1_234_000`", 12),
     ("100,000,000,000,000,000,001", "`100_000_000_000_000_000_001`", 10),
