@@ -118,8 +118,9 @@ def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenize
                    "uneven": int(is_uneven.sum())}
         if not len(kept):
             raise UserError(f"data: train: all {len(source):,} pairs are dropped: "
-                            f"{dropped['too_long']} are longer than max_length {spec.max_length} "
-                            f"tokens, {dropped['uneven']} exceed max_ratio {spec.max_ratio}",
+                            f"{dropped['too_long']:,} are longer than max_length "
+                            f"{spec.max_length:,} tokens, {dropped['uneven']:,} exceed max_ratio "
+                            f"{spec.max_ratio}",
                             key="data.train", code="no-pairs-left")
         source = source.take(kept)
         target = target.take(kept)
@@ -236,26 +237,26 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
                "real text")
     for key, reason in _REASONS.items():
         if train.get(key):
-            yield f"train: {train[key]} of {train['read']} pairs left out: {reason}"
+            yield f"train: {train[key]:,} of {train['read']:,} pairs left out: {reason}"
     overlap = counts["overlap"]
     for split in _HELD_OUT_SPLITS:
         held_out = counts[split]
         if held_out["cut"]:
-            yield (f"{split}: {held_out['cut']} of {held_out['pairs']} pairs are truncated to "
-                   f"max_length {spec.max_length} for the model; their references stay complete")
+            yield (f"{split}: {held_out['cut']:,} of {held_out['pairs']:,} pairs are truncated to "
+                   f"max_length {spec.max_length:,} for the model; their references stay complete")
         if held_out.get("periods_apart") and not spec.tokenized:
-            yield (f"warning: {held_out['periods_apart']} of {held_out['pairs']} {split} "
+            yield (f"warning: {held_out['periods_apart']:,} of {held_out['pairs']:,} {split} "
                    "references end in a period after a space: BLEU of tokenized text is not "
                    "comparable with published scores; detokenize it, or set `tokenized: true`")
         if unknown := held_out["source_unknown"] + held_out["target_unknown"]:
             yield (f"{split}: {format_count(unknown, 'token')} with characters that are not in the "
                    "vocabulary")
         if sources := overlap[f"{split}_sources"]:
-            yield (f"warning: {sources} of {held_out['pairs']} {split} sources are also in the "
-                   f"training text, {overlap[f'{split}_pairs']} with the same translation")
+            yield (f"warning: {sources:,} of {held_out['pairs']:,} {split} sources are also in the "
+                   f"training text, {overlap[f'{split}_pairs']:,} with the same translation")
     # A corpus that was cached by an earlier version lacks this count.
     if shared := overlap.get("test_in_validation"):
-        yield (f"warning: {shared} of {counts['test']['pairs']} test pairs are also in the "
+        yield (f"warning: {shared:,} of {counts['test']['pairs']:,} test pairs are also in the "
                "validation text, which is used to select candidates")
     yield from describe_alignment(counts.get("alignment", {}))
     if spec.lowercase:
@@ -268,20 +269,20 @@ _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond max_pairs",
 
 
 def _describe_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
-    yield (f"windows of {spec.window} tokens, validation and test every {spec.stride} tokens; "
+    yield (f"windows of {spec.window:,} tokens, validation and test every {spec.stride:,} tokens; "
            + ", ".join(f"{split} {format_count(counts[split]['target_tokens'], 'token')}"
                        for split in SPLIT_NAMES))
     for split in SPLIT_NAMES:
         split_counts = counts[split]
         if split_counts.get("empty"):
-            yield (f"{split}: {split_counts['empty']} of "
+            yield (f"{split}: {split_counts['empty']:,} of "
                    f"{format_count(split_counts['read'], 'line')} left out: empty")
         if split_counts["target_unknown"] and split != "train":
             yield (f"{split}: {format_count(split_counts['target_unknown'], 'token')} with "
                    "characters that are not in the vocabulary; each counts as one unknown token")
         if shared := counts["overlap"].get(f"{split}_lines"):
-            yield (f"warning: {shared} of {split_counts['lines']} {split} lines are also in the "
-                   "training text")
+            yield (f"warning: {shared:,} of {split_counts['lines']:,} {split} lines are also in "
+                   "the training text")
     if spec.lowercase:
         yield "all text is lower-cased"
 

@@ -188,7 +188,7 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
             if len(side) != len(source):
                 raise UserError(f"data: {split}: line i of one side translates line i of the "
                                 f"other, but {files[0]} has {format_count(len(source), 'line')} "
-                                f"and {file} has {len(side)}", key=f"data.{split}",
+                                f"and {file} has {len(side):,}", key=f"data.{split}",
                                 code="unequal-lines")
         target = sides[0]
         first_line = 1 + len(source_lines) - len(source)  # 2 after a header
@@ -224,8 +224,8 @@ def _empty_lines_error(split: str, empty: list[int], columns: list[list[str]],
     for index in empty[:_MAX_LISTED]:
         column = [not lines[index].strip() for lines in columns].index(True)
         places.append(f"{files[column if len(files) > 1 else 0]}:{line_numbers[index]}")
-    more = f" and {len(empty) - _MAX_LISTED} more" if len(empty) > _MAX_LISTED else ""
-    return (f"data: {split}: {len(empty)} empty line(s), which cannot be scored: "
+    more = f" and {len(empty) - _MAX_LISTED:,} more" if len(empty) > _MAX_LISTED else ""
+    return (f"data: {split}: {format_count(len(empty), 'empty line')}, which cannot be scored: "
             f"{', '.join(places)}{more}. Remove these lines on both sides (only training pairs are "
             "dropped automatically)")
 

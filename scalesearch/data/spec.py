@@ -237,7 +237,8 @@ class DataSpec(Config):
             for key in (vocab_key, dict(VOCABULARY_KEYS)[vocab_key]):
                 value = getattr(self, key)
                 if value is not None:
-                    raise UserError(f"data: {key}: it is {value}, but the model has a vocabulary "
+                    shown = value if isinstance(value, str) else f"{value:,}"
+                    raise UserError(f"data: {key}: it is {shown}, but the model has a vocabulary "
                                     f"of {entries:,} entries", help=f"remove `{key}`",
                                     key=f"data.{key}", code="given-twice")
         return self.replace(**sizes) if sizes else self
@@ -255,7 +256,8 @@ class DataSpec(Config):
             if not same_size or (own_file is not None and Tokenizer.from_file(
                     Path(own_file), file_key) not in (side, tokenizer)):
                 key = file_key if same_size else size_key
-                raise UserError(f"data: {key}: it is {getattr(self, key)}, but the model keeps its "
+                shown = own_file if same_size else f"{getattr(self, key):,}"
+                raise UserError(f"data: {key}: it is {shown}, but the model keeps its "
                                 f"vocabulary of {side.vocab_size:,} entries",
                                 help=f"remove `{key}`", key=f"data.{key}", code="given-twice")
         return self.use_tokenizer(file)
@@ -281,17 +283,18 @@ class DataSpec(Config):
         """Describe text and vocabulary; ``vocab`` replaces the number of entries."""
         if self.builtin:
             unit = "lines" if self.file_format == "text" else "pairs"
-            text = f"built-in {self.builtin} (synthetic), {self.pairs} {unit}"
+            text = f"built-in {self.builtin} (synthetic), {self.pairs:,} {unit}"
         else:
             languages = f"{self.source}-{self.target}" if self.source and self.target else self.task
             text = f"{languages} from {', '.join(map(str, self.train))}"
-        fitted = f"{self.vocab_type} vocabulary of {vocab or self.fitted_vocab_size}"
+        size = vocab or f"{self.fitted_vocab_size or 0:,}"
+        fitted = f"{self.vocab_type} vocabulary of {size}"
         parts = [text, f"tokenizer {self.tokenizer}" if self.tokenizer else fitted]
         if self.has_target_vocabulary:
             parts.append(f"target tokenizer {self.target_tokenizer}" if self.target_tokenizer
-                         else f"target vocabulary of {self.target_vocab}")
+                         else f"target vocabulary of {self.target_vocab:,}")
         if self.max_pairs:
-            parts.append(f"first {self.max_pairs} pairs")
+            parts.append(f"first {self.max_pairs:,} pairs")
         if self.lowercase:
             parts.append("lower-cased")
         if self.distilled:

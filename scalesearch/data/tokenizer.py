@@ -124,13 +124,13 @@ class Tokenizer:
         except RuntimeError as error:
             if highest := re.search(r"too high.*<= (\d+)", str(error)):
                 reason = ("the training text has too few different words for a vocabulary of "
-                          f"{vocab_size}; the maximum is {highest[1]}")
+                          f"{vocab_size:,}; the maximum is {int(highest[1]):,}")
             elif lowest := re.search(r"smaller than required_chars\. *\d+ vs (\d+)", str(error)):
-                reason = (f"{vocab_size} is too small: the characters of the training text need "
-                          f"{lowest[1]} entries; increase it, or leave out rare characters with a "
-                          "lower `character_coverage`")
+                reason = (f"{vocab_size:,} is too small: the characters of the training text need "
+                          f"{int(lowest[1]):,} entries; increase it, or leave out rare characters "
+                          "with a lower `character_coverage`")
             else:
-                reason = f"{vocab_size} entries cannot be fitted to the training text: {error}"
+                reason = f"{vocab_size:,} entries cannot be fitted to the training text: {error}"
             raise UserError(f"data: {key}: {reason}", key=f"data.{key}",
                             code="vocab-size-unsupported") from None
         return cls(model.getvalue())

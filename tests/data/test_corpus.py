@@ -40,16 +40,16 @@ def test_unsuitable_training_pairs_are_dropped_and_counted(spec: DataSpec, write
     text = Path(spec.train[0])
     source, target = (text.with_suffix(f".{side}").read_text().splitlines()
                       for side in ("en", "de"))
-    write("text/train.en", ["", "dog", "the house " * 60, "a dog", *source])
-    write("text/train.de", ["leer", " \t", "das Haus", "ein Hund" * 12, *target])
+    write("text/train.en", [*[""] * 1000, "dog", "the house " * 60, "a dog", *source])
+    write("text/train.de", [*["leer"] * 1000, " \t", "das Haus", "ein Hund" * 12, *target])
     corpus = load_corpus(spec.replace(max_length=100, max_ratio=6), cache)
     counts = corpus.counts["train"]
     assert {key: counts[key] for key in ("read", "empty", "too_long", "uneven", "pairs")} == {
-        "read": 44, "empty": 2, "too_long": 1, "uneven": 1, "pairs": 40}
+        "read": 1043, "empty": 1001, "too_long": 1, "uneven": 1, "pairs": 40}
     assert (corpus.train.source_text, corpus.train.target_text) == (source, target)
-    assert corpus.notes == ("train: 2 of 44 pairs left out: a side is empty",
-                            "train: 1 of 44 pairs left out: longer than max_length",
-                            "train: 1 of 44 pairs left out: beyond max_ratio")
+    assert corpus.notes == ("train: 1,001 of 1,043 pairs left out: a side is empty",
+                            "train: 1 of 1,043 pairs left out: longer than max_length",
+                            "train: 1 of 1,043 pairs left out: beyond max_ratio")
 
 
 def test_long_test_sentences_are_truncated_without_references(
@@ -206,7 +206,9 @@ def test_tokenizer_file_is_used(spec: DataSpec, tmp_path: Path, cache: Path) -> 
 
 @pytest.mark.parametrize(
     ("files", "error"),
-    [({"text/val.de": ["eins", "zwei"]},
+    [({"text/val.de": ["eins"] * 2999},
+      ("unequal-lines", "/val.en has 5 lines", "/val.de has 2,999")),
+     ({"text/val.de": ["eins", "zwei"]},
       ("unequal-lines", "validation:", "/val.en has 5 lines", "/val.de has 2")),
      ({"text/test.de": ["eins", "", "drei", "vier", " "]},
       ("empty-lines", "test: 2", "/test.de:2", "/test.de:5")),
@@ -255,7 +257,7 @@ def test_huge_vocabulary_is_refused(spec: DataSpec, vocab: int) -> None:
 
 @pytest.mark.parametrize(("changes", "error"), [
     ({"test": "nowhere/test"}, ("no-such-file", "test:", "nowhere")),
-    ({"vocab": 9000}, ("vocab-size-unsupported", "vocab:", 9000)),
+    ({"vocab": 9000}, ("vocab-size-unsupported", "vocab:", "9,000")),
     ({"max_length": 1}, ("no-pairs-left", "40 pairs", "max_length 1")),
     ({"vocab": None, "tokenizer": "nowhere.model"}, ("cannot-read", "tokenizer:", "nowhere.model")),
 ])

@@ -98,7 +98,7 @@ def test_defaults_depend_on_the_source_of_text() -> None:
 
 def test_describe_names_text_and_vocabulary() -> None:
     assert DataSpec(builtin="grammar", pairs=9).describe() == (
-        "built-in grammar (synthetic), 9 pairs; bpe vocabulary of 2000")
+        "built-in grammar (synthetic), 9 pairs; bpe vocabulary of 2,000")
     assert DataSpec.from_mapping({**FILES, "max_pairs": 5, "lowercase": True,
                                   "tokenizer": "m"}).describe() == (
         "en-de from d/train; tokenizer m; first 5 pairs; lower-cased")

@@ -64,7 +64,7 @@ def test_tokenizer_is_restored_from_bytes_file_and_pickle(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
 def test_error_names_the_largest_vocabulary(model: str) -> None:
-    with refuses("vocab-size-unsupported", 5000, key="data.vocab") as error:
+    with refuses("vocab-size-unsupported", "5,000", key="data.vocab") as error:
         Tokenizer.fit(TEXT, 5000, model)
     largest = int(re.findall(r"\d+", str(error.value))[-1])
     assert Tokenizer.fit(TEXT, largest, model).vocab_size == largest
