@@ -261,9 +261,9 @@ def decimals_for_digits(value: float, digits: int) -> int:
 
 
 def format_bytes(size: float) -> str:
-    """Format a number of bytes, as ``12.3 KiB``, ``4.5 MiB`` or ``6.7 GiB``."""
-    exponent, unit = next((row for row in ((30, "GiB"), (20, "MiB")) if size >= 2**row[0]),
-                          (10, "KiB"))
+    """Format a number of bytes, as ``12.3 KiB``, ``4.5 MiB``, ``6.7 GiB`` or ``8.9 TiB``."""
+    exponent, unit = next((row for row in ((40, "TiB"), (30, "GiB"), (20, "MiB"))
+                           if size >= 2**row[0]), (10, "KiB"))
     return f"{size / 2**exponent:,.1f} {unit}"
 
 

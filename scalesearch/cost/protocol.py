@@ -252,7 +252,8 @@ class Protocol:
         lengths = [f"S={source}, T={target}, V={size}"
                    for size, (source, target) in self.lengths_by_vocab.items()]
         tokens = f"length {self.length}" if self.length else f"S={self.source}, T={self.target}"
-        sizes = " | ".join(lengths) or f"{tokens}, V={self.vocab}"
+        vocab = "V: each model's own" if isinstance(self.vocab, str) else f"V={self.vocab}"
+        sizes = " | ".join(lengths) or f"{tokens}, {vocab}"
         if self.cache != "float32":
             sizes += f", cache {self.cache}"
         note = ESTIMATE_NOTES.get(str(self.artifact).partition("-")[0], "")

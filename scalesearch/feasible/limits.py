@@ -13,7 +13,7 @@ from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.spaces import Constraint, Space
 from scalesearch.spaces.binding.binder import Binder
 from scalesearch.spaces.binding.static_checks import warn_of_absent_keys
-from scalesearch.spaces.parameters.constraints import NEGATED_OPERATOR
+from scalesearch.spaces.parameters.constraints import NEGATED_OPERATOR, byte_limit
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, suggest_match
@@ -283,7 +283,7 @@ def check_limit(constraint: Constraint, lookup: Lookup) -> LimitCheck:
     if sides is None:
         return LimitCheck(constraint.text, holds)
     name, op, other = sides
-    text = f"{name} {op} {format_expr(other)}"
+    text = f"{name} {op} {format_expr(byte_limit(other) if name in BYTE_COSTS else other)}"
     try:
         value = lookup(name)
         bound = evaluate(other, lookup)

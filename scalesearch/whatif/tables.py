@@ -175,6 +175,7 @@ def render_trades(trades: TradeOffs, reference: str, protocol: Protocol) -> Iter
     tolerances = " and ".join(trades.hold)
     yield from protocol.weight_work_lines(*(costs.get(WEIGHT_WORK_COST, 0)
                                             for costs in (trades.reference, *trades.trades)))
-    yield (f"{len(trades.trades):,} trade-offs that keep {tolerances} of {reference} ({costs})\n"
+    yield (f"{format_count(len(trades.trades), 'trade-off')} with {tolerances} of {reference} "
+           f"({costs})\n"
            f"evaluated {trades.n_evaluated:,} combinations ({ranges}){unbuildable}\n"
            f"protocol {protocol}\n{protocol.conventions}")

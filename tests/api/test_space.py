@@ -161,7 +161,7 @@ def test_trades_keep_the_constraint():
         {"encoder.depth": range(1, 13), "decoder.depth": "1..12"})
     assert {"encoder.depth", "decoder.depth",
             "params.total"} <= set(trades.frame()) and trades.value is None
-    assert "trades that keep" in repr(trades) and trades.to_dict()["protocol"]["name"] == "forward"
+    assert "within 1%" in repr(trades) and trades.to_dict()["protocol"]["name"] == "forward"
 
 
 def test_errors_have_code_and_position(small):

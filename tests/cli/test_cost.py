@@ -124,6 +124,8 @@ def test_costs_of_a_context(tmp_path: Path) -> None:
     assert costs["macs"]["decode_step"] == matrices + products
     assert costs["macs"]["prefill"] == (matrices - 151936 * 1024) * 4096 + 151936 * 1024 + (
         4096 * products)
+    output = CliRunner().invoke(command, [str(config), "--length", "20M"]).output
+    assert "cache 4.2 TiB" in output
     output = CliRunner().invoke(command, [str(config), "--length", "4096"]).output
     assert f"{costs['macs']['decode_step']:,}" in output
 
@@ -148,6 +150,8 @@ def test_compared_models_have_their_own_vocabulary(tmp_path: Path) -> None:
             alone = run(file)
             assert costs["protocol"]["vocab"] == alone["protocol"]["vocab"]
             assert costs["params"] == alone["params"] and costs["macs"] == alone["macs"]
+    output = CliRunner().invoke(command, [*files, "--sweep", "length=30"]).output
+    assert "macs.prefill" in output and "V=own" not in output
     rows = run(*files, "--sweep", "length=30")["rows"]
     assert {row["name"]: row["macs.prefill"] for row in rows} == {
         Path(file).name: run(file, "--length", "30")["macs"]["prefill"] for file in files}

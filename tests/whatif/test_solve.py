@@ -282,6 +282,13 @@ def test_equal_limits_of_space_and_budget_are_one() -> None:
         "params.total <= 5M"]
 
 
+def test_limits_in_bytes_have_binary_units() -> None:
+    for budget in ("memory.weights <= 10MiB", "10 MiB >= memory.weights"):
+        (solution,) = solve(SMALL, "max width", budget)
+        assert solution.best and [limit.limit for limit in solution.best.limits] == [
+            "memory.weights <= 10MiB"]
+
+
 def test_errors_name_option_and_key() -> None:
     with refuses("unknown-key", "`width`"):
         solve(SMALL, "max d_model", "params.total <= 1M")

@@ -140,12 +140,12 @@ def _with_byte_units(expression: Expr) -> Expr:
         case Operation(name, operands):
             return Operation(name, tuple(map(_with_byte_units, operands)))
         case Compare(first, comparisons) if keys_of(expression) & {*BYTE_COSTS}:
-            return Compare(_byte_limit(first),
-                           tuple((name, _byte_limit(other)) for name, other in comparisons))
+            return Compare(byte_limit(first),
+                           tuple((name, byte_limit(other)) for name, other in comparisons))
     return expression
 
 
-def _byte_limit(operand: Expr) -> Expr:
+def byte_limit(operand: Expr) -> Expr:
     """A number of bytes that has an exact binary unit, as the name ``10MiB``."""
     if isinstance(operand, Value) and isinstance(operand.value, int):
         text = format_byte_limit(operand.value)
