@@ -182,7 +182,9 @@ def set_column_widths(table: Table, width: int) -> int:
     split_headings = [re.sub(r"(?<=[._-])(?=[^\W_])", "\n", heading) for heading in headings]
     heading_widths = [max(map(cell_len, heading.split() or [""])) for heading in split_headings]
     short_widths = [max(pair) for pair in zip(heading_widths, cell_widths)]
-    word_widths = [max((cell_len(word) for text in column for word in text.split()), default=0)
+    # with the indentation of the first word
+    word_widths = [max((cell_len(word) for text in column
+                        for word in re.findall(r"^\s*\S+|\S+", text)), default=0)
                    for column in cells]
     interval_widths = [min(short, max(heading, word, MIN_NUMBER_WIDTH))
                        for short, heading, word in zip(short_widths, heading_widths, word_widths)]

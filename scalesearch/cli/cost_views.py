@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ from scalesearch.report.figures import FIGURE_METADATA
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.spaces.syntax.parameters import format_constant as as_text
 from scalesearch.terminal import (
-    first_fitting_table,
     format_size,
     make_table,
     print_text,
@@ -141,23 +140,27 @@ def _protocol_of(space: Space, architecture: ModelSpec, protocol: Protocol) -> P
 
 def _make_difference_tables(comparison: CostComparison, quantity: str, label: str
                             ) -> Iterator[Table]:
-    """Yield tables of the first architecture and as many others as fit the terminal."""
+    """Yield tables of the first architecture and as many others as fit the terminal.
+
+    Names of modules are not split.
+    """
     width = table_width(wide_console())
     n_others = len(comparison.costs) - 1
     start = 0
     while start < n_others:
-        for end in range(n_others, start, -1):
-            create_table = partial(_make_difference_table, comparison, quantity, label,
-                                   slice(start, end))
-            table = first_fitting_table(create_table, partial(create_table, has_differences=False))
-            if set_column_widths(table, width) <= width:
+        for end, has_differences in itertools.product(range(n_others, start, -1), (True, False)):
+            table = _make_difference_table(comparison, quantity, label, slice(start, end),
+                                           has_differences)
+            names = table.columns[0]
+            name_width = max(len(str(cell)) for cell in names.cells)
+            if set_column_widths(table, width) <= width and (names.width or width) >= name_width:
                 break
         yield table
         start = end
 
 
 def _make_difference_table(comparison: CostComparison, quantity: str, label: str, shown: slice,
-                           has_differences: bool = True) -> Table:
+                           has_differences: bool) -> Table:
     first, *others = comparison.costs
     difference_headings = ("difference", "%") if has_differences else ("%",)
     headings = [label, first]
