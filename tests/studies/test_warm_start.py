@@ -142,7 +142,7 @@ def test_limits_and_space_of_the_new_study_apply(old):
         trial.architecture for trial in fits
     }
     assert 0 < len(fits) < 12
-    assert selection.skipped == {"miss a limit of this study": 12 - len(fits)}
+    assert selection.skipped == {"violate a limit of this study": 12 - len(fits)}
 
     class Narrow(FakeSpace):
         def resolve(self, ask):
@@ -284,4 +284,4 @@ def test_trials_with_infeasible_costs_are_skipped(old):
         state=State.INFEASIBLE, architecture=None, constraints={"artifact": 1.0},
         reason="cannot be held")
     selection = choose(plan, 3, old)
-    assert not selection.imported and selection.skipped == {"miss a limit of this study": 12}
+    assert not selection.imported and selection.skipped == {"violate a limit of this study": 12}
