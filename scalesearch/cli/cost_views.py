@@ -76,7 +76,8 @@ def print_comparison(files: tuple[str, ...], settings: tuple[str, ...], against:
                           **not_expressed_record(own_space)}
                          for name, (own_space, architecture) in loaded.items()]
         print_costs({"protocol": protocol.facts, "architectures": architectures,
-                     "modules": [asdict(row) for row in comparison.rows]}, protocol)
+                     "modules": [{**asdict(row), "differences": row.differences,
+                                  "percent": row.percent} for row in comparison.rows]}, protocol)
         return
     for quantity, label in (("params", "params"), ("macs", "MACs")):
         for table in _make_difference_tables(comparison, quantity, label):

@@ -330,7 +330,7 @@ def test_patience_decides_by_the_loss_if_the_metric_is_constant(corpus, out, mon
                           validate_metric=True, monitor="metric"), out)
     losses = [point["validation_loss"] for point in result.curve]
     assert losses == sorted(losses, reverse=True) and len(losses) == 8
-    assert result.stop_reason == "budget" and "(after updates 16)" in result.metrics["weights"]
+    assert result.stop_reason == "budget" and "(after update 16)" in result.metrics["weights"]
 
 
 @pytest.mark.full

@@ -246,7 +246,7 @@ def test_changed_translations_are_refused(folder):
     text = folder / "found" / "teacher" / "corpus" / "train.de"
     before = text.read_text()
     text.write_text(before.replace("\n", " .\n"))
-    assert "translations are not those that trial" in run(folder, resume=True)
+    assert "translations are not those of trial" in run(folder, resume=True)
     text.write_text(before)
     assert "UserError" not in run(folder, resume=True)
 
@@ -362,7 +362,7 @@ def test_failed_teacher_training_stops_the_study(tmp_path):
     output = run(tmp_path, "teacher.recipe.lr=1e30", "teacher.recipe.clip_norm=0",
                "teacher.recipe.warmup=0")
     assert (
-        "UserError: teacher: its training failed: the loss is" in output
+        "UserError: teacher: its training run failed: the loss is" in output
         and "Change its recipe" in output
     )
     assert not list((tmp_path / "found").glob("trials/*"))
@@ -386,7 +386,7 @@ def test_teacher_of_another_task_is_refused(folder):
     data.write_text(before.replace('"source": "en"', '"source": "de"'))
     output = run(folder, "teacher=found/teacher", out="new")
     data.write_text(before)
-    assert "learned another task: source de, and the study's is en" in output
+    assert "is for another task: source de, and the study's is en" in output
 
 
 @pytest.mark.full
