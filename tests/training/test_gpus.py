@@ -177,7 +177,7 @@ def test_mps_has_a_private_pipe_and_is_stopped(mps_daemon: Path, tmp_path: Path,
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(pipe / Path(gpus.MPS_SOCKET).name))
     assert not pipe.exists()
-    assert not is_alive(mps_daemon)
+    wait_until(lambda: not is_alive(mps_daemon))
 
 
 def test_mps_of_a_killed_process_is_stopped(mps_daemon: Path, tmp_path: Path) -> None:
