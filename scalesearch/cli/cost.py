@@ -148,7 +148,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     keys = [setting.partition("=")[0].strip() for setting in settings]
     notes = [*describe_uneven_heads(architecture.config),
              *describe_unused(keys, [architecture.config["model"]]),
-             *_describe_positions(space, architecture.config, protocol)]
+             *_describe_lengths(space, architecture.config, protocol)]
     if selected and not selected["params"]:
         notes.append("the file has one candidate: no parameter is open")
     checks: list[CostCheck] = []
@@ -194,8 +194,8 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
         raise SystemExit(1)
 
 
-def _describe_positions(space: Space, config: Mapping[str, Any],
-                        protocol: Protocol) -> Iterator[str]:
+def _describe_lengths(space: Space, config: Mapping[str, Any],
+                      protocol: Protocol) -> Iterator[str]:
     """Yield notes on lengths of ``protocol`` that may not be meant for this model."""
     is_learned = config.get("embedding.positions") == "learned"
     max_positions = config.get("embedding.max_length") if is_learned else space.max_positions
@@ -207,8 +207,8 @@ def _describe_positions(space: Space, config: Mapping[str, Any],
                + ", whose table of learned positions has no others" * is_learned)
     if (config["model"] == "encoder-only" and config.get("classes") is None
             and protocol.length is None and protocol.source != protocol.target):
-        yield (f"the output predicts {protocol.target:,} tokens, and the encoder has "
-               f"{protocol.source:,}; for as many, add --target {protocol.source}")
+        yield (f"the output predicts {protocol.target:,} tokens, and the encoder reads "
+               f"{protocol.source:,}; to predict all of them, add --target {protocol.source}")
 
 
 def _find_violated_limits(space: Space, config: Mapping[str, Any],

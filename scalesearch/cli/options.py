@@ -185,8 +185,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
                 "help": "Latency model (from `latency calibrate`) for latency.predicted."},
     "recipe": {"metavar": "NAME|FILE", "help": "Recipe for macs.update, macs.run, "
                "memory.optimizer and memory.training: a preset or a file."},
-    "pairs": {"type": COUNT, "help": "Sentence pairs of the run, or of an epoch if the recipe "
-              "is in epochs."},
+    "pairs": {"type": COUNT, "help": "Sentence pairs of an epoch; needs a recipe in epochs."},
     # models
     "to": {"name": "format_name", "default": "ctranslate2",
            "help": "Export format of models that are not exported yet."},

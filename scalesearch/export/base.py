@@ -191,13 +191,14 @@ def check_exportable(format: ExportFormat, block: object, quantization: str) -> 
     resolve_quantization(format, quantization)
     if isinstance(block, EncoderOnly) and format.has_decoder:
         raise UserError(f"{option('to', format.name)} holds models that generate text, and this "
-                        "one is encoder-only\nThese formats can: torch", code="not-exportable")
+                        "one is encoder-only\nThese formats support it: torch",
+                        code="not-exportable")
     if reasons := format.unsupported_reasons(block):  # type: ignore[arg-type]
         others = [name for name in FORMAT_CLASSES if name != format.name
                   and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]
         listed = "".join(f"\n  {reason}" for reason in reasons)
         raise UserError(f"{option('to', format.name)} does not support this architecture:{listed}\n"
-                        f"These formats can: {', '.join(others)}", code="not-exportable")
+                        f"These formats support it: {', '.join(others)}", code="not-exportable")
 
 
 # -- scoring with an exported model, if a recipe sets ``decode_with``

@@ -142,7 +142,7 @@ def export_model(trained: Checkpoint, folder: Path, format: ExportFormat, quanti
     check_exportable(format, trained.architecture.block, quantization)
     if trained.tokenizer.is_pair and not format.holds_two_vocabularies:
         raise UserError(f"{option('to', format.name)} holds models with one vocabulary, and this "
-                        "one has two\nThese formats can: torch, onnx, ctranslate2",
+                        "one has two\nThese formats support it: torch, onnx, ctranslate2",
                         key="target_vocab", code="not-exportable")
     packages = format.package_versions()
     if folder.exists():

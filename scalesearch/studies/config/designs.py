@@ -171,8 +171,8 @@ def read_architectures(spec: StudyFile, space: Space | None, open_space: OpenSpa
         try:
             start = open_space(file) if file else space
             if start is None:
-                raise UserError("`base` is missing, whose values these are to change; add it, or "
-                                "give each entry a `file`", code="no-base")
+                raise UserError("`base` is missing: these values change it; add it, or give each "
+                                "entry a `file`", code="no-base")
             row_space = reduce(Space.with_overrides, changes, start)
             architectures.append(FixedArchitecture(name, row_space.single_architecture("it"), {}))
         except UserError as error:

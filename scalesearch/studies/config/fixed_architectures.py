@@ -92,11 +92,13 @@ class ArchitectureSet:
         rows = tuple(row for row in self.architectures if not reasons[row.label])
         if not rows:
             first, reason = next(iter(reasons.items()))
-            raise UserError(f"budget: none of the {format_count(len(self.architectures), 'row')} "
-                            f"meets it; {first}: {reason}", key="budget", code="budget-unmet")
+            count = format_count(len(self.architectures), "architecture")
+            raise UserError(f"budget: none of the {count} meets it; {first}: {reason}",
+                            key="budget", code="budget-unmet")
         if self.type != GRID and reasons[self.base]:
-            raise UserError(f"budget: the base violates it: {reasons[self.base]}; every row is "
-                            "compared with the base", key="budget", code="base-exceeds-budget")
+            raise UserError(f"budget: the base violates it: {reasons[self.base]}; every "
+                            "architecture is compared with it", key="budget",
+                            code="base-exceeds-budget")
         base = rows[0].label if reasons[self.base] else self.base
         return replace(self, architectures=rows, base=base,
                        excluded={name: why for name, why in reasons.items() if why})

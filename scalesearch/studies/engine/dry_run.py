@@ -214,21 +214,21 @@ class DryRun:
     def _table(self) -> Table:
         named = self.spec.architectures is not None
         recipe_keys = self.spec.recipe_space.distribution_texts
-        headings = ("row" if named else "trial", "params", "MACs", "architecture", *recipe_keys,
+        headings = ("name" if named else "trial", "params", "MACs", "architecture", *recipe_keys,
                     "action")
         trained = {trial.number for trial in self.trials_to_train}
         rows = []
         for trial in self.trials:
             costs = [format_number(trial.costs[f"{what}.total"]) if trial.costs else ""
                      for what in ("params", "macs")]
-            action = trial.reason or ("trained" if trial.number in trained
-                                      else "duplicate of another")
+            action = trial.reason or ("train" if trial.number in trained
+                                    else "duplicate of another")
             recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
             rows.append([trial.label if named else trial.number, *costs,
                          trial.architecture or "", *recipe, action])
         left = [index for index, heading in enumerate(headings)
                 if heading not in ("params", "MACs")]
-        return make_table(headings, rows, left, "Rows" if named else "First proposals",
+        return make_table(headings, rows, left, "Architectures" if named else "First proposals",
                           has_box=True)
 
     def _describe_proposals(self) -> list[str]:

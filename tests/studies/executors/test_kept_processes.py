@@ -137,37 +137,39 @@ def test_cpu_trials_have_new_processes_by_default(tmp_path: Path) -> None:
         runner.stop()
 
 
-def test_idle_process_that_dies_is_replaced_and_stop_ends_idle_processes(tmp_path: Path) -> None:
+@pytest.fixture
+def pool_with_dead_process(tmp_path: Path) -> Iterator[PoolRunner]:
+    """A pool whose idle process has died."""
     runner = PoolRunner(act, 1, Resources(trials_per_process=9))
     try:
         run_jobs(runner, [make_job(tmp_path, 0)])
         (idle,) = runner._idle
         idle.process.kill()
         idle.process.join()
-        assert isinstance(run_jobs(runner, [make_job(tmp_path, 1)])[1], JobDone)
-        (idle,) = runner._idle
+        yield runner
     finally:
         runner.stop()
+
+
+def test_idle_process_that_dies_is_replaced_and_stop_ends_idle_processes(
+        tmp_path: Path, pool_with_dead_process: PoolRunner) -> None:
+    runner = pool_with_dead_process
+    assert isinstance(run_jobs(runner, [make_job(tmp_path, 1)])[1], JobDone)
+    (idle,) = runner._idle
+    runner.stop()
     assert not idle.process.is_alive()
 
 
-def test_process_that_dies_before_it_receives_a_job_is_a_crash(tmp_path: Path,
-                                                               monkeypatch: pytest.MonkeyPatch
-                                                               ) -> None:
-    runner = PoolRunner(act, 1, Resources(trials_per_process=9))
-    try:
-        run_jobs(runner, [make_job(tmp_path, 0)])
-        (idle,) = runner._idle
-        idle.process.kill()
-        idle.process.join()
-        with monkeypatch.context() as patch:  # it is alive when it is chosen
-            patch.setattr(local.ForkServerProcess, "is_alive", lambda process: True)
-            runner.submit(make_job(tmp_path, 1))
-        (event,) = runner.poll(10)
-        assert isinstance(event, JobCrashed) and event.can_retry and event.job.trial == 1
-        assert isinstance(run_jobs(runner, [make_job(tmp_path, 2)])[2], JobDone)
-    finally:
-        runner.stop()
+def test_process_that_dies_before_it_receives_a_job_is_a_crash(
+        tmp_path: Path, pool_with_dead_process: PoolRunner,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = pool_with_dead_process
+    with monkeypatch.context() as patch:  # it is alive when it is chosen
+        patch.setattr(local.ForkServerProcess, "is_alive", lambda process: True)
+        runner.submit(make_job(tmp_path, 1))
+    (event,) = runner.poll(10)
+    assert isinstance(event, JobCrashed) and event.can_retry and event.job.trial == 1
+    assert isinstance(run_jobs(runner, [make_job(tmp_path, 2)])[2], JobDone)
 
 
 @pytest.fixture
