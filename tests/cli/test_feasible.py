@@ -234,6 +234,8 @@ cost: { protocol: { source: 9, target: 9, vocab: 5000 } }
     report = json.loads(run(*arguments, "--json"))
     assert report["near"]
     for near in report["near"]:
+        before = {name: str(value) for name, (value, _) in near["changes"].items() if name in old}
+        assert before.items() <= old.items() and before["decoder.depth"] == depth
         values = old | {name: new for name, (_, new) in near["changes"].items()}
         settings = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
         result = CliRunner().invoke(cost, [str(file), *settings, "--json"], catch_exceptions=False)
