@@ -286,6 +286,8 @@ def test_too_many_tokens_are_an_error(deep, tmp_path):
      ({"encoder.head_scaling": "mlp"}, "head_scaling"),
      ({"decoder.heads": 4, "decoder.score_heads": 4, "decoder.cross_heads": 2},
       "decoder: its attention has several numbers of heads"),
+     ({"encoder.heads": [2, 1], "encoder.score_heads": [2, 1]},
+      "encoder: its attention has several numbers of heads"),
      ({"encoder.soft_cap": [0, 30]}, "encoder.attention: scores are limited"),
      ({"decoder.score_dim": [0, 2]}, "decoder.cross_attention: scores are not divided"),
      ({"decoder.pg": "relu", "decoder.pg.on": "cross", "decoder.pg.ratio": 2,
