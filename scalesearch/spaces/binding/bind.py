@@ -25,7 +25,7 @@ from scalesearch.spaces.schema.cost_names import (
     PROTOCOL_SIZES,
 )
 from scalesearch.spaces.schema.types import SchemaField, SchemaGroup
-from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, SourcePosition
+from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem
 from scalesearch.spaces.syntax.domains import ConstantDomain, InvalidDomain, iter_expressions
 from scalesearch.spaces.syntax.nodes import (
     MappingNode,
@@ -127,10 +127,11 @@ class SpaceBinder(Binder):
         self.is_complete = not self.problems
         space_level = {name.text: node for name, node in entries if name.text in SPACE_LEVEL_KEYS}
         keys = tuple(entry for entry in entries if entry[0].text not in SPACE_LEVEL_KEYS)
-        position = self.document.position
-        top = SourcePosition(position.source, 0, 0, 1) if position.source.has_lines else position
+        position = self.document.position  # of missing keys, which have no text to underline
+        if position.source.has_lines:
+            position = replace(position, end=position.column + 1)
         root = self.bind_group(self.schema, replace(self.document, entries=keys),
-                               KeyContext("", "", top))
+                               KeyContext("", "", position))
         assert root is not None
         name, notes = (self.read_text(key, space_level.get(key)) for key in ("space", "notes"))
         where = space_level.get("where")

@@ -227,6 +227,7 @@ def test_seeds_can_be_set_from_outside(tmp_path):
      (SPACE + REST.replace("bleu: max, ", "macs.total: min, ") + "seeds: 3\n",
       "none of the objectives is measured"), ("", "the file is empty"),
      ("study: x\n", "`space` is missing"),
+     (REST + "space: { norm: pre }\n", "s.yaml:4:8: `width` is missing"),
      (REST + "space: nowhere\n",
       "nowhere: no such file. The spaces that come with scalesearch: "),
      (REST + "space: [1]\n",
