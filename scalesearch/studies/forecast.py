@@ -240,6 +240,7 @@ def make_forecast(spec: StudySpec, evaluator: Evaluator, architectures: Sequence
         seconds: to measure the speed; 0 disables it.
         report: receives a line before the speed is measured.
     """
+    spec = spec.replace(trials=evaluator.count_feasible(spec.trials))
     forecast = forecast_from_trials(spec, len(architectures), trials)
     if forecast or not seconds:
         return forecast or ""

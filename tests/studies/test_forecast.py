@@ -16,6 +16,7 @@ from scalesearch.cost import evaluate_cost
 from scalesearch.files import write_json
 from scalesearch.samplers import SamplerSpec
 from scalesearch.schedule import NO_RUNGS, Rungs
+from scalesearch.spaces.space import Space
 from scalesearch.studies.config.sections import SINGLE_SEED, Seeds
 from scalesearch.studies.eta import (
     full_run_seconds,
@@ -30,6 +31,7 @@ from scalesearch.studies.forecast import (
     forecast_from_trials,
     forecast_status,
     load_or_make_forecast,
+    make_forecast,
     read_forecast,
     total_effort,
 )
@@ -39,12 +41,21 @@ from scalesearch.studies.monitor.format import (
     format_duration,
 )
 from scalesearch.studies.monitor.snapshot import StudyWatcher
+from scalesearch.studies.trials.evaluator import Evaluator
+from scalesearch.studies.trials.trials import Trials
 from scalesearch.training.effort import TRAINING_PARTS, Effort
 from tests.schedule.test_scheduler import RUNGS as LADDER
 from tests.schedule.test_scheduler import simulated
 from tests.studies.engine.test_promotion import RUNGS, work
 from tests.studies.event_study import EventStudy, rendered
-from tests.studies.fakes import architecture_of, efforts_to, fake_result, make_driver, make_plan
+from tests.studies.fakes import (
+    architecture_of,
+    efforts_to,
+    fake_result,
+    limit,
+    make_driver,
+    make_plan,
+)
 
 
 def spec(trials, rungs=NO_RUNGS, seeds=SINGLE_SEED, workers=1):
@@ -163,6 +174,18 @@ def test_forecast_changes_only_with_number_of_trials(tmp_path):
     assert all(after.expected[part].cpu_seconds >= after.spent[part].cpu_seconds > 0
                for part in TRAINING_PARTS)
     assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
+
+
+def test_small_space_limits_the_planned_runs():
+    """A search of a space of two configurations trains two, although 20 are requested."""
+    space = Space.parse("space: small\nwidth: 8 | 16 | 64\nvocab: 99\nencoder.depth: 1\n"
+                        "decoder.depth: 1")
+    evaluator = Evaluator(space, PLAN.evaluator.protocol, (limit(most=20_000),))
+    assert evaluator.count_feasible(20) == 2 and evaluator.count_feasible(1) == 1
+    plan = make_plan(20, evaluator=evaluator)
+    forecast = make_forecast(plan.spec, evaluator, [], Trials(), measure, 1.0)
+    assert forecast.full_runs == forecast.completed_runs == 2
+    assert PLAN.evaluator.count_feasible(20) == 20, "a continuous range"
 
 
 def test_forecast_under_a_compute_limit_is_kept_on_resume(tmp_path):

@@ -69,7 +69,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         if len(study.trials):
             report("Resuming the study; complete so far: "
                    f"{study.trials.describe_complete(meta.architectures is None)}")
-        facts = {"workers": runner.slots, "executor": runner.describe(), "candidates": spec.trials,
+        facts = {"workers": runner.slots, "executor": runner.describe(),
+                 "candidates": evaluator.count_feasible(spec.trials),
                  "references": len(spec.named_architectures)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from scalesearch.cost import CostBreakdown, evaluate_cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
 from scalesearch.pareto import Objective
+from scalesearch.samplers.candidate import enumerate_candidates
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.encoding import decode_params, suggest_params
 from scalesearch.samplers.feasible_region import FeasibleRegion
@@ -29,6 +31,7 @@ from scalesearch.studies.trials.trial import Params, State, Trial
 from scalesearch.training.recipe_space import EMPTY_RECIPE_SPACE, KEY_PREFIX, RecipeSpace
 
 BUILDABLE_CONSTRAINT = "buildable"
+MAX_ENUMERATED = 1000  # configurations of a space whose feasible candidates are counted
 MAX_CACHED = 2000  # evaluated candidates in the cache, about ten kilobytes each
 # a budget that none of these samples meets counts as infeasible
 MAX_SAMPLES = 2000
@@ -140,6 +143,27 @@ class Evaluator:
         except UserError as error:  # the values cannot be combined
             return trial.replace(state=State.INFEASIBLE, reason=str(error),
                                  constraints={**trial.constraints, BUILDABLE_CONSTRAINT: 1.0})
+
+    def count_feasible(self, limit: int) -> int:
+        """Count the different feasible candidates, up to ``limit``.
+
+        Spaces with more than ``MAX_ENUMERATED`` configurations, or with a continuous range, are
+        assumed to have ``limit`` candidates.
+        """
+        try:
+            candidates = list(islice(enumerate_candidates(self.suggest_params), MAX_ENUMERATED + 1))
+        except UserError:  # a continuous range
+            return limit
+        if len(candidates) > MAX_ENUMERATED:
+            return limit
+        identities: set[str | None] = set()
+        for candidate in candidates:
+            if len(identities) == limit:
+                break
+            facts = self.candidate_facts(candidate.params)
+            if facts.is_feasible:
+                identities.add(facts.identity)
+        return len(identities)
 
     def identity(self, reference: FixedArchitecture) -> str | None:
         """Return the identity of a reference."""
