@@ -7,9 +7,10 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 from scalesearch.errors import UserError
@@ -108,6 +109,22 @@ def missing_package_error(package: str) -> UserError:
     """Return the error for a missing optional package, with the command to install it."""
     return UserError(f"{package} is not installed: {install_command(EXTRA_OF_PACKAGE[package])}",
                      code="package-missing")
+
+
+def load_entry_point(point: EntryPoint) -> Any:
+    """Load what an installed package registers.
+
+    Raises:
+        UserError: the package cannot be imported, or what it registers is in use.
+    """
+    try:
+        return point.load()
+    except Exception as error:  # of any kind: it is code of another package
+        package = point.dist.name if point.dist else point.module
+        raise UserError(f"the package {package} cannot be loaded ({point.group}: {point.name} = "
+                        f"{point.value}): {type(error).__name__}: {error}",
+                        help=f"mend it, or uninstall it (pip uninstall {package})",
+                        code="package-not-loaded") from error
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from scalesearch.blocks.maps.chain_cores import ChainCores
 from scalesearch.errors import UserError
 from scalesearch.nn.module import Module
 
+INITIALIZATIONS = ("scheme", "heads", "table", "tokens", "cores", "table cores", "one", "zero")
 Initializer = Callable[[Block, Tensor, torch.Generator], None]
 
 
@@ -30,7 +31,7 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
         seed: seed of the random numbers.
 
     Raises:
-        UserError: the scheme does not exist.
+        UserError: the scheme does not exist, or a block names an unknown initialization.
     """
     if scheme not in INIT_SCHEMES:
         raise UserError(f"init: {scheme}: unknown scheme; use {', '.join(INIT_SCHEMES)}",
@@ -56,6 +57,11 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
                     elif initialization in ("cores", "table cores"):
                         std, _ = chain_std(node.block, initialization, path)
                         weight.normal_(0, std, generator=generator)
+                    elif initialization not in ("scheme", "heads"):
+                        raise UserError(
+                            f"{type(node.block).__name__}: the weight `{name}` has the unknown "
+                            f"initialization `{initialization}`; use {', '.join(INITIALIZATIONS)}",
+                            code="unknown-initialization")
                     else:
                         role = roles.get(path, "")
                         keys = (f"{role}.bias", "bias") if name == "bias" else (role,)
@@ -109,17 +115,23 @@ def zeros(block: Block, weight: Tensor, generator: torch.Generator) -> None:
 
 def torch_default(block: Block, weight: Tensor, generator: torch.Generator) -> None:
     """Initialize weights and biases uniformly in ±1/√fan_in, as ``torch.nn.Linear``."""
-    bound = fan_in(block) ** -0.5
+    n_inputs = weight[0].numel() if weight.dim() > 1 else _bias_fan_in(block)
+    bound = n_inputs**-0.5
     weight.uniform_(-bound, bound, generator=generator)
 
 
-def fan_in(block: Block) -> int:
-    """Return the number of inputs of each output of a linear map."""
-    shape = block.weights().get("weight")
-    if shape is None:  # the bias of a chain
-        return block.d_in  # type: ignore[attr-defined]
-    inner = shape[2 if block.initialization("weight") == "heads" else 1 :]
+def fan_in(block: Block, name: str) -> int:
+    """Return the number of inputs of each output of the matrix ``name``."""
+    inner = block.weights()[name][2 if block.initialization(name) == "heads" else 1 :]
     return math.prod(extent for extent in inner if isinstance(extent, int))
+
+
+def _bias_fan_in(block: Block) -> int:
+    matrix = next((name for name, shape in block.weights().items()
+                   if len(shape) > 1 and block.initialization(name) in ("scheme", "heads")), None)
+    if matrix is None:  # the bias of a chain
+        return block.d_in  # type: ignore[attr-defined]
+    return fan_in(block, matrix)
 
 
 # The gain 1/√2 of queries, keys and values is that of Xavier for their concatenated matrix.

@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from scalesearch.errors import UserError
+from scalesearch.library import load_entry_point
 from scalesearch.pareto import Objective
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _find_sampler(name: str) -> Any:
         return getattr(samplers, name)
     registered = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name in registered:
-        return registered[name].load()
+        return load_entry_point(registered[name])
     names = [*SAMPLER_NAMES, *registered,
              *(other for other in optuna_names if other not in UNSUPPORTED_SAMPLERS)]
     raise UserError(f"unknown sampler `{name}`", help=_suggest_name(name, names),

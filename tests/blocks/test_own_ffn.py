@@ -132,16 +132,28 @@ def test_illegal_computed_option_values_are_infeasible() -> None:
     assert [key for key, _ in config.infeasible_values] == ["encoder.ffn.groups"]
 
 
+def install(monkeypatch: pytest.MonkeyPatch, point: object) -> None:
+    """Register an entry point of blocks, as an installed package does."""
+    monkeypatch.setattr(builtin, "entry_points",
+                        lambda group: [point] if group == "scalesearch.blocks" else [])
+    builtin._load_installed.cache_clear()
+
+
 def test_installed_packages_register_ffns(monkeypatch: pytest.MonkeyPatch) -> None:
     class Point:
         def load(self) -> None:
             monkeypatch.setitem(FFNS, "installed", Grouped)
 
-    monkeypatch.setattr(builtin, "entry_points",
-                        lambda group: [Point()] if group == "scalesearch.blocks" else [])
-    builtin._load_installed.cache_clear()
+    install(monkeypatch, Point())
     space = Space.parse("width: 8\nencoder: { ffn: { installed: { hidden: 8 } } }\n")
     assert isinstance(space.single_architecture().block.encoder.layer.ffn, Grouped)
+
+
+def test_packages_that_cannot_be_imported_are_errors_of_the_user(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, EntryPoint("own", "no_such_module", builtin.ENTRY_POINT_GROUP))
+    with refuses("package-not-loaded", "no_such_module", "ModuleNotFoundError"):
+        Space.parse("width: 8\n")
 
 
 def test_duplicate_ffn_names_are_rejected() -> None:

@@ -2,17 +2,18 @@
 
 import copy
 import pickle
+from collections.abc import Mapping
 from random import Random
 
 import pytest
 import torch
 
-from scalesearch.blocks.core import PAD
+from scalesearch.blocks.core import PAD, Block, Shape, block
 from scalesearch.nn import build_model
 from scalesearch.nn.beam_search import beam_search
 from scalesearch.nn.build import build_module
 from scalesearch.nn.decode import greedy_search
-from scalesearch.nn.init import INIT_SCHEMES, initialize
+from scalesearch.nn.init import INIT_SCHEMES, fan_in, initialize
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.testing import random_architecture
 from tests.architectures import transformer_config
@@ -154,6 +155,34 @@ def test_all_schemes_initialize_all_blocks(scheme: str) -> None:
                 weight.data.fill_(torch.nan)
             initialize(module, scheme, 1)
             assert all(torch.isfinite(weight).all() for weight in module.parameters()), (name, seed)
+
+
+@block
+class TwoMatrices(Block):
+    """Talking heads: two matrices in one leaf, neither of which is called ``weight``."""
+
+    init: str = "scheme"
+
+    def weights(self) -> Mapping[str, Shape]:
+        return {"before": (3, 5), "after": (2, 4, 3), "bias": (4,)}
+
+    def initialization(self, name: str) -> str:
+        return "heads" if name == "after" else self.init
+
+
+@pytest.mark.parametrize("scheme", INIT_SCHEMES)
+def test_matrices_of_a_leaf_may_have_any_names(scheme: str) -> None:
+    module = build_module(TwoMatrices(), vocab=V)
+    for weight in module.parameters():
+        weight.data.fill_(torch.nan)
+    initialize(module, scheme, 1)
+    assert all(torch.isfinite(weight).all() for weight in module.parameters())
+    assert (fan_in(module.block, "before"), fan_in(module.block, "after")) == (5, 3)
+
+
+def test_unknown_initializations_of_blocks_are_errors() -> None:
+    with refuses("unknown-initialization", "TwoMatrices", "before", "xavier", "scheme"):
+        build_module(TwoMatrices("xavier"), vocab=V)
 
 
 def test_learned_positions_reject_longer_sequences() -> None:

@@ -1,6 +1,7 @@
 """Every sampler: no infeasible candidate, none twice, and reproducible by the seed."""
 
 from collections import Counter
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 
 import optuna
@@ -189,6 +190,13 @@ def test_installed_package_registers_a_sampler(monkeypatch, value):
                    n_trials=4)
     with refuses("unknown-sampler", "`mine`"):
         make_sampler(SamplerSpec("mime"), None)
+
+
+def test_installed_sampler_that_cannot_be_imported_is_an_error(monkeypatch):
+    point = EntryPoint("mine", "no_such_module:Sampler", "scalesearch.samplers")
+    monkeypatch.setattr("scalesearch.samplers.entry_points", lambda group: [point])
+    with refuses("package-not-loaded", "no_such_module"):
+        make_sampler(SamplerSpec("mine"), None)
 
 
 @pytest.mark.parametrize("sampler", [optuna.samplers.RandomSampler(3),

@@ -25,6 +25,7 @@ from scalesearch.blocks.seq2seq import TYING_MODES
 from scalesearch.blocks.stacks import SOLVERS
 from scalesearch.blocks.sublayers import SUBLAYERS
 from scalesearch.blocks.weight_sharing import SCHEDULES, make_schedule
+from scalesearch.library import load_entry_point
 from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
 from scalesearch.spaces.schema.stack import (
     OFF_VALUES,
@@ -216,7 +217,7 @@ def _registered_blocks() -> tuple[object, ...]:
 @cache
 def _load_installed() -> None:
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        point.load()
+        load_entry_point(point)
 
 
 def foreign_blocks() -> dict[str, str]:

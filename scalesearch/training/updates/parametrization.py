@@ -176,10 +176,10 @@ def _classify_weight(node: Module, path: str, name: str) -> WeightUse:
     if initialization in ("one", "zero", "table") or name == "bias":
         return WeightUse("vector")
     if not has_matrices(block, path, name):
-        return WeightUse("readout", fan_in(block))
+        return WeightUse("readout", fan_in(block, name))
     n_matrices, fan_out = (
         int(shape[0]), int(shape[1])) if initialization == "heads" else (1, int(shape[0]))
-    return WeightUse("matrix", fan_in(block), n_matrices=n_matrices, fan_out=fan_out)
+    return WeightUse("matrix", fan_in(block, name), n_matrices=n_matrices, fan_out=fan_out)
 
 
 def _position_factors(model: Seq2SeqModel, recipe: Recipe) -> dict[str, Factors]:
