@@ -123,7 +123,7 @@ def load_entry_point(point: EntryPoint) -> Any:
         package = point.dist.name if point.dist else point.module
         raise UserError(f"the package {package} cannot be loaded ({point.group}: {point.name} = "
                         f"{point.value}): {type(error).__name__}: {error}",
-                        help=f"mend it, or uninstall it (pip uninstall {package})",
+                        help=f"fix it, or uninstall it (pip uninstall {package})",
                         code="package-not-loaded") from error
 
 

@@ -233,6 +233,7 @@ def open_study(spec: StudySpec, evaluator: Evaluator, meta: StudyMeta) -> StudyD
 
     Raises:
         StudyChangedError: the folder holds a study with other settings.
+        UserError: the event log was cut.
     """
     study = StudyDir(spec.out)
     if not study.has_started():
@@ -243,7 +244,7 @@ def open_study(spec: StudySpec, evaluator: Evaluator, meta: StudyMeta) -> StudyD
         study.create(meta, spec.space.to_yaml())
         return study.load()
     study.log.repair()
-    study.load()
+    study.load().check_complete()
     check_unchanged(spec.out, study.meta, meta)
     if spec.type != COMPRESS:  # the combinations of a compression are not chosen yet
         check_references(spec, evaluator, study)

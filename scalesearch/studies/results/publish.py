@@ -28,6 +28,7 @@ def front_parts(results: Results) -> Iterator[Table | str]:
     meta = results.study.meta
     if results.front.empty:
         yield f"Front of {meta.name}: no finished trials."
+        yield from results.warnings()
         return
     title = (f"Front of {meta.name}: {format_count(len(results.front), 'member')}, of "
              f"{results.study.trials.describe_complete(is_search=meta.architectures is None)} "

@@ -76,9 +76,13 @@ class EventLog:
 
     def damaged_line_error(self, number: int, why: Exception) -> UserError:
         """Return the error for a damaged line, with the command that saves the others."""
-        return UserError(f"{self.file}:{number}: a damaged line ({why}). Restore the file, or copy "
-                         "the intact part into another folder with `scalesearch study repair "
-                         f"{self.file.parent}`", code="log-damaged")
+        return self.damaged_error(f":{number}: a damaged line ({why})")
+
+    def damaged_error(self, damage: str) -> UserError:
+        """Return the error for a damaged log, with the command that saves the intact part."""
+        return UserError(f"{self.file}{damage}. Restore the file, or copy the intact part into "
+                         f"another folder with `scalesearch study repair {self.file.parent}`",
+                         code="log-damaged")
 
     def lines(self, start: int = 0) -> Iterator[bytes]:
         """Iterate over the complete lines from byte ``start``, with line ends.

@@ -43,6 +43,7 @@ from scalesearch.studies.trials.record import SCORE_NAMES, Record
 from scalesearch.studies.trials.study_meta import StudyMeta
 from scalesearch.studies.trials.trial import EventType, State, Trial, TrialEvent
 from scalesearch.studies.trials.trials import Trials
+from scalesearch.terminal import format_count
 
 # Files that only the driver writes; workers write the others in the folder of a trial.
 DRIVER_FILES = (".owner", "architecture.yaml", "command.json", "forecast.json", "gain.json",
@@ -138,6 +139,16 @@ class StudyDir:
         except UserError as error:
             raise UserError(f"{self.folder}: {error}", code=error.code) from None
         return self
+
+    def check_complete(self) -> None:
+        """Check that the log has every trial with a record. Raises UserError if it was cut."""
+        known = {trial.folder for trial in self.trials}
+        unknown = sorted(file.parent.name for file in self.folder.glob("trials/*/record.json")
+                         if file.parent.name not in known)
+        if unknown:
+            raise self.log.damaged_error(": the end is missing: the log lacks "
+                                         f"{format_count(len(unknown), 'trial')} with a record, "
+                                         f"such as {unknown[0]}")
 
     def append(self, event_type: EventType, trial: int, **facts: Any) -> Trial:
         """Append an event and return the trial after it, see :meth:`EventLog.append`."""

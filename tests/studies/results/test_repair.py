@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from scalesearch.cli.study.group import command
 from scalesearch.errors import UserError
 from scalesearch.studies.config.sections import Seeds
+from scalesearch.studies.engine.setup import open_study
 from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, Owner
+from scalesearch.studies.results.publish import front_parts
 from scalesearch.studies.results.repair import repair
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.event_log import EventLog
@@ -98,6 +101,12 @@ def test_log_that_was_cut_between_events_is_named(study, monkeypatch):
         results = load_results(study.folder)
         lost = recorded - ended
         assert results.records_without_event == sorted(file.parent.name for file in lost)
+        assert bool(lost) == any("event log lacks" in str(part) for part in front_parts(results))
+        if {file.parent.name for file in recorded} - {trial.folder for trial in trials}:
+            with refuses("log-damaged", "study repair"):
+                open_study(SimpleNamespace(out=study.folder), None, None)
+        else:
+            StudyDir(study.folder).load().check_complete()
         assert bool(lost) == any("event log lacks" in line for line in results.warnings())
     study.log.file.unlink()
     assert len(load_results(study.folder).records_without_event) == len(recorded)
