@@ -87,9 +87,10 @@ class StudyDir:
         return (self.folder / "study.json").is_file()
 
     def has_started(self) -> bool:
-        """Whether there is anything to resume: an event, or a run of the teacher."""
+        """Whether there is anything to resume: an event, a trial, or a run of the teacher."""
         has_events = self.log.file.exists() and self.log.file.stat().st_size > 0
-        return self.exists() and (has_events or (self.folder / "teacher").is_dir())
+        return self.exists() and (has_events or (self.folder / "teacher").is_dir()
+                                  or (self.folder / "trials").is_dir())
 
     def create(self, meta: StudyMeta, space: str) -> None:
         """Create a study; ``study.json`` is written last, as the mark of a complete start."""
