@@ -213,8 +213,8 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
     except TooManyCandidatesError as error:
         violations = [("", counter.n_feasible)]
         notes = [f"{error}: violations are not counted"]
-    n_distinct = counter.count_distinct(counter.required)
-    n_distinct_feasible = counter.count_distinct()
+    n_distinct = _count_distinct(counter, counter.required)
+    n_distinct_feasible = _count_distinct(counter, counter.bounds)
     counter.progress("searching the front and the extremes")
     front, is_complete, extremes = _front_and_extremes(counter, notes)
     unmet_costs = {} if counter.n_feasible else _unmet_costs(counter)
@@ -237,6 +237,18 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
         n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
         extremes=extremes, min_costs=unmet_costs.get(1, {}), max_costs=unmet_costs.get(-1, {}),
         notes=notes)
+
+
+def _count_distinct(counter: FeasibleCounter, bounds: list[CostBound]) -> int:
+    """Count distinct networks within ``bounds``.
+
+    In a listed space, a limit may read parameters that a network does not depend on. Configurations
+    of one network then differ in the limit, so those outside the bounds are left out first.
+    """
+    space = counter.decomposition
+    if isinstance(space, ListedSpace):
+        return FeasibleCounter(space.within(bounds), []).count_distinct()
+    return counter.count_distinct(bounds)
 
 
 def _sampled_front(feasible: list[SampledCandidate]) -> list[SampledCandidate]:

@@ -133,6 +133,21 @@ def test_listed_counts_equal_enumeration(budget: str) -> None:
     assert report.min_costs == ({} if n_feasible else {"artifact.bytes": min(sizes)})
 
 
+def test_limits_on_parameters_that_a_network_does_not_depend_on_are_counted() -> None:
+    """A language model has no encoder: one depth within the limit is enough."""
+    text = UNEVEN.replace("depth: 1\n", "depth: 1..3\n").replace(
+        "norm: pre | post", "model: encoder-decoder | decoder-only")
+    budget = "encoder.depth >= 2"
+    space = Space.parse(text)
+    limits = read_budgets(space, [budget])
+    networks = {space.architecture(params).id for params in space.enumerate()
+                if not space.violated_constraints(params)
+                and all(limit.is_satisfied(params.__getitem__) for limit in limits)}
+    report = analyze(text, budget)
+    assert report.estimator == "list"
+    assert report.n_distinct_feasible == len(networks)
+
+
 def test_formats_that_do_not_support_a_network_leave_other_budgets_alone() -> None:
     """Without artifact.bytes in the budget, the export format has no effect."""
     pg = "  pg: { one of: { none: {}, relu: { ratio: 2 } } }\n"
