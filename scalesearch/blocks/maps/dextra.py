@@ -42,6 +42,9 @@ class DExTra(Block):
     groups: Size
 
     def validate(self) -> tuple[str, str] | None:
+        max_groups = require_single_value(self.groups)
+        if max_groups & (max_groups - 1):
+            return "groups", f"{max_groups} is not a power of two"
         inner = self.maps[0][0]
         for index, (size, _, groups) in enumerate(self.maps):
             if inner % groups:

@@ -141,6 +141,8 @@ class Attention(Mixer):
         heads = self.heads
         sets = self.score_heads
         shared = self.kv_heads
+        if decide(sets == 0):
+            return "score_heads", f"{heads} value heads need at least 1 set of scores"
         if not self.expands_heads and decide(heads % sets != 0):
             return ("score_heads",
                     f"{heads} value heads are not a multiple of {sets} score heads, which only "

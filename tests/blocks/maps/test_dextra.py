@@ -49,6 +49,15 @@ def test_indivisible_sizes_are_unbuildable(width: int, depth: int, key: str) -> 
     assert str(width // 2 if key else width) in str(caught.value)
 
 
+@pytest.mark.parametrize("groups", [3, 6, 12])
+def test_number_of_groups_is_a_power_of_two(groups: int) -> None:
+    space = Space.parse(f"width: 48\nencoder: {{ lift: {{ dextra: {{ groups: {groups} }} }} }}\n")
+    with pytest.raises(UnbuildableError) as caught:
+        space.single_architecture()
+    assert caught.value.key == "encoder.lift.dextra.groups"
+    assert f"{groups} is not a power of two" in str(caught.value)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 def test_models_with_dextra_embeddings(seed: int) -> None:

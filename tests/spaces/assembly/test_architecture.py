@@ -87,6 +87,9 @@ def test_different_networks_have_different_ids(change) -> None:
       "norm: pre"),
      ({"embedding": "h-softpos", "embedding__scaled": False, "embedding__tie": "none"},
       "embedding.scaled", "always scaled"),
+     ({"encoder__score_heads": 0}, "encoder.score_heads", "2 value heads need at least 1"),
+     ({"decoder__score_heads": 0, "decoder__head_scaling": "mlp"}, "decoder.score_heads",
+      "2 value heads need at least 1"),
      ({"share__encoder__attention": "cicle(2)"}, "share.encoder.attention", "no such schedule")])
 def test_unbuildable_configurations_report_key_and_reason(change, path: str, reason: str) -> None:
     with pytest.raises(UnbuildableError) as caught:
