@@ -44,7 +44,7 @@ def pareto_front(values: NDArray[np.float64], directions: Sequence[str]) -> NDAr
     points = to_losses(values, directions)
     is_complete = ~np.isnan(points).any(axis=1)
     mask = np.zeros(len(points), dtype=bool)
-    mask[is_complete] = moocore.is_nondominated(points[is_complete], keep_weakly=True)
+    mask[is_complete] = moocore.is_nondominated(_order(points[is_complete]), keep_weakly=True)
     return mask
 
 
@@ -57,8 +57,17 @@ def pareto_ranks(values: NDArray[np.float64], directions: Sequence[str]) -> NDAr
     points = to_losses(values, directions)
     is_complete = ~np.isnan(points).any(axis=1)
     ranks = np.full(len(points), UNRANKED)
-    ranks[is_complete] = moocore.pareto_rank(points[is_complete])
+    ranks[is_complete] = moocore.pareto_rank(_order(points[is_complete]))
     return ranks
+
+
+def _order(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Replace each number by its position among the sorted distinct numbers of its column.
+
+    Dominance stays equal, and all numbers are finite, which moocore needs for three objectives.
+    """
+    positions = [np.unique(column, return_inverse=True)[1] for column in points.T]
+    return np.stack(positions, axis=1).astype(float)
 
 
 def front_staircase(
@@ -76,7 +85,7 @@ def hypervolume(values: NDArray[np.float64], reference_point: Sequence[float],
     """Return the volume that ``values`` dominate, in the product of their units.
 
     Rows that are not better than the reference point in every objective, or have a NaN, are
-    ignored.
+    ignored. A row that is infinitely better in an objective has an infinite volume.
 
     Args:
         values: (n, objectives).
@@ -94,7 +103,8 @@ def hypervolume(values: NDArray[np.float64], reference_point: Sequence[float],
                          f"{list(reference_point)}")
     reference = to_losses(np.asarray(reference_point, dtype=float), directions)[0]
     points = to_losses(values, directions)
-    return float(moocore.hypervolume(points[(points < reference).all(axis=1)], ref=reference))
+    points = points[(points < reference).all(axis=1)]
+    return float(moocore.hypervolume(points, ref=reference)) if np.isfinite(points).all() else np.inf
 
 
 def default_reference_point(values: NDArray[np.float64], directions: Sequence[str]) -> list[float]:

@@ -23,9 +23,9 @@ DIRECTIONS = st.lists(st.sampled_from(["min", "max"]), min_size=1, max_size=4)
 
 @st.composite
 def problems(draw):
-    """Few values, so that rows tie and repeat; some are missing."""
+    """Few values, so that rows tie and repeat; some are missing or infinite."""
     directions = draw(DIRECTIONS)
-    value = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, np.nan])
+    value = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, np.nan, np.inf, -np.inf])
     row = st.lists(value, min_size=len(directions), max_size=len(directions))
     return np.array(draw(st.lists(row, min_size=1, max_size=12)), dtype=float), directions
 
@@ -140,6 +140,15 @@ def test_more_candidates_never_dominate_less(first, second):
 def test_points_beyond_the_reference_or_unknown_add_nothing():
     values = np.array([[1.0, 50.0], [9.0, 1.0], [np.nan, 99.0]])
     assert hypervolume(values, [5.0, 0.0], ["min", "max"]) == 4 * 50
+
+
+@pytest.mark.parametrize("n_objectives", [1, 2, 3, 4])
+def test_infinitely_good_points_have_an_infinite_hypervolume(n_objectives):
+    rest = [1.0] * (n_objectives - 1)
+    values = np.array([[-np.inf, *rest], [0.0] * n_objectives])
+    directions = ["min"] * n_objectives
+    assert hypervolume(values, [2.0] * n_objectives, directions) == np.inf
+    assert hypervolume(-values, [2.0] * n_objectives, directions) == 2.0**n_objectives
 
 
 def test_reference_point_lies_beyond_every_candidate():
