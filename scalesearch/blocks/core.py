@@ -73,7 +73,8 @@ class LoopNest:
               conventions omit;
             - ``once``: a multiply-add on weights only, computed once before inference;
             - ``cache``: a number that is stored for the next decoding step;
-            - ``activation``: a number that is stored for the backward pass.
+            - ``activation``: a number that is stored for the backward pass;
+            - ``activation_once``: the same for a number that all sentences of a batch share.
     """
 
     loops: Shape

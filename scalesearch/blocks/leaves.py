@@ -228,7 +228,7 @@ class Convolution(Block):
         # The product needs copies of the input and of the weight in another order.
         weight = self.width * self.d_in * self.d_out
         saved = (LoopNest((*self.over, self.d_out + taps), "activation"),
-                 LoopNest((weight,), "activation"))
+                 LoopNest((weight,), "activation_once"))
         return [product, *added, *saved]
 
     @property

@@ -82,11 +82,14 @@ class Mixture(FFN):
         active = require_single_value(self.active)
         inactive = len(self.expert_names) - active
         # weights that are computed from others, such as those of tensor chains, for all experts
-        once = [LoopNest((*nest.loops, inactive * line.calls), "once")
+        once = [LoopNest((*nest.loops, inactive * line.calls), nest.operation)
                 for line in iterate_cost_lines(self._network(self.expert_hidden))
-                for nest in line.loop_nests if nest.operation == "once"]
-        # inputs and outputs of the active experts, their weights, and the weighted sum
-        return [*once, LoopNest((*self.over, active * (self.d + 1)), "activation")]
+                for nest in line.loop_nests
+                if nest.operation in ("once", "activation_once")]
+        # Inputs of the active experts, their weights, and the sum: the outputs of the experts are
+        # stored in addition to it. Shared experts count as the sum.
+        weighted_sum = 0 if decide(is_set(self.shared)) else self.d
+        return [*once, LoopNest((*self.over, active * (self.d + 1) + weighted_sum), "activation")]
 
     def forward(self, module: Any, x: Tensor) -> Tensor:
         import torch

@@ -43,6 +43,7 @@ from scalesearch.spaces.syntax.diagnostics import suggest_match
 
 QUANTITIES = ("params", "macs", "flops")
 TABLE_INITIALIZATIONS = ("tokens", "table cores")  # of tables that tokens index
+SAVED_WORK = ("activation", "activation_once")  # for the backward pass
 OUTPUT_MATRICES = ("output", "output.table")  # paths of maps to logits
 # This path component is omitted: "encoder.layers.ffn" is shown as "encoder.ffn".
 COLLAPSED_MODULE = "layers"
@@ -166,7 +167,7 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     counted_lines = [_with_shortlist(line, protocol) for line in lines]
     leaf_costs = []
     for line in counted_lines:  # without lines that have only saved activations
-        if line.weights or any(work.operation != "activation" for work in line.loop_nests):
+        if line.weights or any(work.operation not in SAVED_WORK for work in line.loop_nests):
             params = sum(line.weight_copies[name] * weight_numel(shape, protocol)
                          for name, shape in line.weights.items())
             macs = _steps(line, protocol, protocol.work_weights)
@@ -201,11 +202,13 @@ def evaluate_cost(block: Block, protocol: Protocol) -> CostBreakdown:
     bounded = replace(training, dense_windows=False)
     values["memory.cache"] = CACHE_TYPES[protocol.cache] * sum(
         work_steps(line, "cache", bounded) for line in lines)
-    values["memory.activations"] = FLOAT32_BYTES * sum(
-        work_steps(line, "activation", dense) for line in lines)
+    pair_activations, batch_activations = (
+        FLOAT32_BYTES * sum(work_steps(line, work_type, dense) for line in lines)
+        for work_type in SAVED_WORK)
+    values["memory.activations"] = pair_activations + batch_activations
     if protocol.training != TrainingRun():
         pair_macs = sum(_steps(line, training, DEFAULT_WORK_WEIGHTS) for line in lines)
-        values |= training_costs(lines, protocol, pair_macs, values,
+        values |= training_costs(lines, protocol, pair_macs, batch_activations, values,
                                  lambda shape: weight_numel(shape, protocol))
     if protocol.artifact is not None:
         values["artifact.bytes"] = artifact_bytes(block, protocol)

@@ -79,11 +79,13 @@ class TrainingRun:
 
 
 def training_costs(lines: Iterable[CostLine], protocol: Protocol, pair_macs: Size,
-                   values: Mapping[str, Size], weight_numel: Any) -> dict[str, Size]:
+                   batch_activations: Size, values: Mapping[str, Size],
+                   weight_numel: Any) -> dict[str, Size]:
     """Costs of training for which the protocol has all settings.
 
     Args:
         pair_macs: MACs of the forward pass of a sentence pair, without work on weights only.
+        batch_activations: the bytes of ``memory.activations`` that all sentences of a batch share.
         values: ``macs.once``, ``memory.weights`` and ``memory.activations``.
         weight_numel: function from the shape of a weight to its number of entries.
     """
@@ -109,9 +111,10 @@ def training_costs(lines: Iterable[CostLine], protocol: Protocol, pair_macs: Siz
                 numbers = numbers + line.weight_copies[name] * state
         costs["memory.optimizer"] = FLOAT32_BYTES * numbers
         if run.max_tokens is not None:
+            pair_activations = values["memory.activations"] - batch_activations
             # weights and their gradients
             costs["memory.training"] = 2 * values["memory.weights"] + costs["memory.optimizer"] + (
-                run.passes * run.batch_pairs(protocol) * values["memory.activations"])
+                run.passes * run.batch_pairs(protocol) * pair_activations) + batch_activations
     return costs
 
 

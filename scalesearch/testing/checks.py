@@ -201,14 +201,14 @@ def check_activations(architecture: ModelSpec) -> None:
 def activations(block: Block, s: int, t: int, vocab: int) -> tuple[int, int]:
     """Return the numbers saved for the backward pass per sentence: computed, and by autograd."""
     model = build_model(block, vocab=vocab).train()
-    saved_of_two, saved_of_three = (_count_saved(model, s, t, vocab, batch) for batch in (2, 3))
+    saved_of_two, saved_of_three = (count_saved(model, s, t, vocab, batch) for batch in (2, 3))
     computed = evaluate_cost(block, find_protocol("forward", s, t, vocab))["memory.activations"]
     per_sentence = saved_of_three - saved_of_two
     per_update = saved_of_two - 2 * per_sentence
     return int(computed // FLOAT32_BYTES), per_sentence + per_update
 
 
-def _count_saved(model: Any, s: int, t: int, vocab: int, batch: int) -> int:
+def count_saved(model: Any, s: int, t: int, vocab: int, batch: int) -> int:
     """Return how many floating-point numbers autograd saves for a batch, without weights."""
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     storages: dict[int, Any] = {}

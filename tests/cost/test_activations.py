@@ -37,6 +37,8 @@ SCORES = {f"scores {kind}": {"both": f"residual_scores: {kind},"}
 FAMILIES: dict[str, dict[str, str]] = {
     **FFN_TYPES, **GATES, **CROSS_GATES, **CHAINS, **SCORES,
     "mixture": {"ffn": "mixture", "hidden": "expert_hidden: 24, shared: 1"},
+    "mixture of products": {"ffn": "mixture", "hidden": "experts: 6, active: 1, expert_hidden: 24",
+                            "top": "matrices.ffn: kronecker(2)"},
     "raw": {"both": "projections: identity,"},
     "heads": {"both": "pg: relu,"},
     "heads without a gate": {"both": "pg: { relu: { gate: none } },"},
@@ -136,6 +138,9 @@ FAMILIES: dict[str, dict[str, str]] = {
     "rotary": {"both": "rotary: yes,"},
     "rotary, with norms of grouped heads": {
         "both": "qk_norm: head, key_value_heads: 2, rotary: yes,"},
+    "chains after heads": {"top": "matrices.out: chain(0.4, 3)"},
+    "chains of primes": {"hidden": "hidden: 67",
+                         "top": "tensor_chain: { ffn: 0.2, apply: cores, length: 3 }"},
     "low rank": {"top": "low_rank: { ffn: 4, attention: 3 }"},
 }
 
@@ -150,6 +155,19 @@ def family(name: str) -> Block:
 def test_activations_equal_tensors_saved_by_autograd(name: str) -> None:
     predicted, saved_numbers = activations(family(name), S, T, V)
     assert predicted == pytest.approx(saved_numbers, rel=0.02), name
+
+
+@pytest.mark.parametrize("keys", [
+    "projections: identity,", "gate: VgK,", "gate: KgV,", "gate: QgV, projections: identity,",
+    "relative_positions: yes,", "head_scaling: mlp,", "head_scaling: mlp, soft_cap: 2,",
+    "projections: identity, relative_positions: yes,", "projections: identity, qk_norm: head,",
+    "projections: identity, rotary: yes,"])
+def test_activations_of_one_head_equal_tensors_saved_by_autograd(keys: str) -> None:
+    """One head reads its input without a copy."""
+    text = BASE.format(ffn="relu", hidden="hidden: 64", both=keys, encoder="", decoder="", top="")
+    block = Space.parse(text.replace("heads: 4", "heads: 1")).single_architecture().block
+    predicted, saved_numbers = activations(block, S, T, V)
+    assert predicted == pytest.approx(saved_numbers, rel=0.02)
 
 
 PROMPTED = [("tensor_chain: { layer: 0.2, apply: cores, length: 3 }", "solver: rk4"),
@@ -173,8 +191,7 @@ def test_a_prompt_adds_the_tensors_that_autograd_saves_for_it(maps: str, encoder
 
 @pytest.mark.full
 def test_activations_of_random_networks_equal_saved_tensors() -> None:
-    """At least two heads: with one head, autograd sometimes keeps a view instead of a copy."""
-    head_keys = {f"{stack}__{key}": "2 | 3 | 4" for stack in ("encoder", "decoder")
+    head_keys = {f"{stack}__{key}": "1 | 2 | 3 | 4" for stack in ("encoder", "decoder")
                  for key in ("heads", "score_heads")}
     rng = Random(3)
     space = small_space(**head_keys, width="8..24 step 4")

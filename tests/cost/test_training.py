@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from scalesearch.blocks.core import Block
 from scalesearch.cost import evaluate_cost, load_protocol
 from scalesearch.cost.population import evaluate_population_costs
+from scalesearch.cost.training import FLOAT32_BYTES
 from scalesearch.data import Batch
 from scalesearch.errors import UserError
 from scalesearch.nn.build import build_model
@@ -22,6 +23,7 @@ from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.setup import make_evaluator
 from scalesearch.testing import random_architecture
+from scalesearch.testing.checks import ACTIVATION_LENGTHS, count_saved
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.updates.engine import Engine
@@ -130,6 +132,19 @@ def test_training_costs_of_populations_equal_single_costs(optimizer: str) -> Non
         single = evaluate_cost(build_blocks(transformer_config() | {"width": width})[1], protocol)
         assert {name: costs[name][index] for name in TRAINING_COSTS} == {
             name: single[name] for name in TRAINING_COSTS}
+
+
+@pytest.mark.parametrize("name", [*BASE_FAMILIES, "mixture of products", *FULL_FAMILIES])
+def test_activations_of_a_batch_equal_tensors_saved_by_autograd(name: str) -> None:
+    """Numbers that follow from weights or positions are stored once per batch."""
+    block = family(name)
+    s, t, _ = ACTIVATION_LENGTHS
+    changes = {"source": s, "target": t, "max_tokens": 5 * t, "optimizer": "adamw"}
+    costs = evaluate_cost(block, load_protocol(settings(**changes)))
+    activations = (costs["memory.training"] - 2 * costs["memory.weights"]
+                   - costs["memory.optimizer"])
+    saved = count_saved(build_model(block, vocab=V).train(), s, t, V, batch=5)
+    assert activations == pytest.approx(FLOAT32_BYTES * saved, rel=0.02)
 
 
 def test_memory_of_training_is_the_sum_of_its_parts() -> None:

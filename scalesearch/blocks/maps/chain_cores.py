@@ -155,20 +155,27 @@ class ChainCores(Block):
 
     @property
     def copies_input(self) -> Any:
-        """Whether the core that is applied first reads a copy of the vector."""
-        return select_where(self.applies_from_last, False, True)
+        """Whether the core that is applied first reads a copy of the vector.
+
+        It reads the vector itself if its factor of A, or all others, are 1.
+        """
+        first, *others = self.input_factors
+        is_reordered = (first != 1) & (math.prod(others) != 1)
+        return select_where(self.applies_from_last, False, is_reordered)
 
     @cached_property
     def apply_activations(self) -> tuple[Size, Size]:
         """Return the numbers stored for the backward pass: per vector, and once.
 
-        The input of each core is stored. From the last core, copies of the cores are also stored,
-        but no copy of the vector.
+        The input of each core is stored, and a copy of the vector if ``copies_input``. From the
+        last core, copies of the cores are also stored.
         """
         (_, from_first), (_, from_last) = self._apply_costs
         shapes = self.shapes().values()
         weights = sum(math.prod(shape) for shape in shapes)  # type: ignore[arg-type, misc]
-        from_last = from_last - math.prod(self.input_factors)
+        inputs = math.prod(self.input_factors)
+        from_last = from_last - inputs
+        from_first = from_first - select_where(self.copies_input, 0, inputs)
         return (select_where(self.applies_from_last, from_last, from_first),
                 select_where(self.applies_from_last, weights, 0))
 

@@ -67,7 +67,7 @@ class ChainLinearBase(Block):
         return [LoopNest((*self.over, macs)),
                 LoopNest((select_where(by_cores, 0, contraction_macs),), "once"), *added,
                 LoopNest((*self.over, activations), "activation"),
-                LoopNest((once,), "activation")]
+                LoopNest((once,), "activation_once")]
 
     @property
     def copies_input(self) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scalesearch.blocks.core import (
+    TEXT,
     Axis,
     Block,
     LinearFactory,
@@ -263,9 +264,24 @@ class Attention(Mixer):
                 self.head_ffn is not None and self.head_ffn.gate != "none"):
             return False
         maps = self._maps()
-        return functools.reduce(operator.and_,
-                                (maps[slot].copies_input
-                                 for slot in (["query"] if self.cross else maps)))
+        copies = functools.reduce(operator.and_,
+                                  (maps[slot].copies_input
+                                   for slot in (["query"] if self.cross else maps)))
+        if self.linear_factory != IDENTITY or self.cross or self.qk_norm != "none":
+            return copies
+        return select_where(self._is_view("K") | self._is_view("V"), False, copies)
+
+    def _is_view(self, role: str) -> Any:
+        """Whether keys (K) or values (V) without a projection are the input itself, not a copy.
+
+        This applies to a single head, which needs no other order of the features.
+        """
+        if role in ("Q", self.gating.gated_role) or is_set(self.prompt_length):
+            return False
+        if role == "K" and (self.rotary or self.qk_norm != "none"
+                            or self.gating.is_cross_sequence):
+            return False
+        return (self.score_heads if role == "K" else self.bias_heads) == 1
 
     def loop_nests(self) -> Sequence[LoopNest]:
         """Return the activations that are stored in addition to the outputs of the parts.
@@ -276,8 +292,14 @@ class Attention(Mixer):
         width = self.widths
         gate = self.gating
         axis = {"Q": self.queries, "K": self.keys, "V": self.keys}
-        nests = [LoopNest((axis[role], width[role]), "activation") for role in self._raw_roles]
+        nests = [LoopNest((axis[role], select_where(self._is_view(role), 0, width[role])),
+                          "activation") for role in self._raw_roles]
         nests += discarded_activations(self.d, (self.queries,), self)
+        if self.linear_factory == IDENTITY and self.qk_norm != "none":
+            nests.append(LoopNest((self.queries, -self.d), "activation"))  # both norms read x
+        if self.head_ffn is None and "out" not in self.adapters:
+            nests += discarded_activations(self.heads * self.head_dim, (self.queries,),
+                                           self.parts()["out"])
         if self.gate != "none" and not gate.is_cross_sequence:
             nests.append(LoopNest((axis[gate.gated_role], self.input_widths[gate.gated_role]),
                                   "activation"))
@@ -286,7 +308,7 @@ class Attention(Mixer):
         elif self.gate == "VgQ" and gate.is_cross_sequence:
             nests.append(LoopNest((self.keys, width["K"]), "activation"))
         if self.rotary:
-            nests += [LoopNest((positions, self.head_dim), "activation")
+            nests += [LoopNest((positions, self.head_dim), "activation_once")
                       for positions in (self.queries, self.keys)]
         projected = width["K"] + width["V"]
         attended = projected
@@ -294,8 +316,10 @@ class Attention(Mixer):
             attended = (self.score_heads + self.bias_heads) * self.head_dim
             nests.append(LoopNest((self.keys, attended - projected), "activation"))
         if is_set(self.prompt_length):
-            nests += [LoopNest((self.prompt_length, numbers), "activation")
-                      for numbers in (attended, *self._saved_prompt_features())]
+            # per text when they are joined with its keys and values, and once for the projection
+            nests.append(LoopNest((TEXT, self.prompt_length, attended), "activation"))
+            nests += [LoopNest((self.prompt_length, numbers), "activation_once")
+                      for numbers in self._saved_prompt_features()]
         return nests
 
     def _saved_prompt_features(self) -> list[Size]:

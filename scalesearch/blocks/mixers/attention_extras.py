@@ -165,8 +165,7 @@ class PromptVectors(Block):
                  for nest in nests if nest.operation == "mac"]
         once: list[Shape] = [(self.length, *loops) for loops in sizes]
         once += [nest.loops for nest in nests if nest.operation == "once"]
-        saved = [nest for nest in nests if nest.operation == "activation"
-                 and not any(isinstance(n, str) for n in nest.loops)]
+        saved = [nest for nest in nests if nest.operation == "activation_once"]
         return [*(LoopNest(loops, "once") for loops in once), *saved]
 
     def forward(self, module: Any) -> Tensor:

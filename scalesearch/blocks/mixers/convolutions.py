@@ -61,7 +61,7 @@ class ShortConvolution(Block):
         nests = [LoopNest(windows), LoopNest(windows, "activation"),
                  LoopNest((*self.over, self.d), "activation")]
         if self.kernel_type == "softmax":
-            nests.append(LoopNest((self.heads, self.kernel), "activation"))
+            nests.append(LoopNest((self.heads, self.kernel), "activation_once"))
         return nests
 
     @property

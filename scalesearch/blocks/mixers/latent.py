@@ -73,7 +73,7 @@ class LatentAttention(Mixer):
     def loop_nests(self) -> Sequence[LoopNest]:
         # keys of all heads, and the cosines and sines of positions
         return [LoopNest((self.keys, self.heads * (self.head_dim + self.rotary_dim)), "activation"),
-                LoopNest((self.queries, 2 * self.rotary_dim), "activation")]
+                LoopNest((self.queries, 2 * self.rotary_dim), "activation_once")]
 
     def forward(self, module: Any, x: Tensor, token_mask: Tensor | None, bias: Tensor | None,
                 cache: Any = None, carried_scores: dict[str, Any] | None = None) -> Tensor:

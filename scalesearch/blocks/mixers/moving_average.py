@@ -58,10 +58,10 @@ class MovingAverage(Block):
         averages = (self.keys, channels, self.dims)
         product = (self.queries, self.keys, self.d)
         # 5: intermediate results between the weights and the weights of lag 0
-        saved: list[Shape] = [averages, product, (5, channels, self.dims),
-                              (self.queries, 2, self.d)]
+        saved: list[Shape] = [averages, product, (5, channels, self.dims)]
         return [LoopNest(product), LoopNest(averages, "once"),
-                *(LoopNest(loops, "activation") for loops in saved)]
+                *(LoopNest(loops, "activation_once") for loops in saved),
+                LoopNest((self.queries, 2, self.d), "activation")]
 
     def forward(self, module: Any, x: Tensor, history: Tensor) -> Tensor:
         """Compute the averages.

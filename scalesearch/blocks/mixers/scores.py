@@ -16,7 +16,7 @@ from scalesearch.blocks.leaves import KeyValueCache, Linear, MatMul
 from scalesearch.blocks.mixers.attention_extras import DynamicMask
 from scalesearch.blocks.mixers.base import key_distances
 from scalesearch.blocks.norms import NORM_CLASSES, norm_type_field
-from scalesearch.blocks.sizes import is_set
+from scalesearch.blocks.sizes import is_set, select_where
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,7 +69,8 @@ class RelativeKeys(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         distances = 2 * self.clip + 1
-        kept = LoopNest((self.queries, self.heads, self.head_dim + distances), "activation")
+        copied = select_where(self.heads == 1, 0, self.head_dim)  # queries in another order
+        kept = LoopNest((self.queries, self.heads, copied + distances), "activation")
         return [LoopNest((self.queries, self.heads, self.head_dim, distances)), kept]
 
     def forward(self, module: Any, query: Tensor, keys: int) -> Tensor:
@@ -140,12 +141,12 @@ class ExplicitAttention(Block):
 
     def loop_nests(self) -> Sequence[LoopNest]:
         # Head scaling stores the scores between its two products twice: as output of the ReLU and
-        # as input of the second product. The tanh of a limit is stored, too.
+        # as input of the second product, except for one head. The tanh of a limit is stored, too.
         keys: list[Extent] = [self.keys]
         if is_set(self.extra_keys):
             keys.append(self.extra_keys)
         expands = is_set(self.heads_out)
-        heads = [*[self.heads_out] * expands,
+        heads = [*[select_where(self.heads_out == 1, 0, self.heads_out)] * expands,
                  *[self.heads_out if expands else self.heads] * bool(self.soft_cap)]
         return [LoopNest((count, self.queries, extent), "activation")
                 for count in heads for extent in keys]
