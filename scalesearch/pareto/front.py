@@ -104,7 +104,9 @@ def hypervolume(values: NDArray[np.float64], reference_point: Sequence[float],
     reference = to_losses(np.asarray(reference_point, dtype=float), directions)[0]
     points = to_losses(values, directions)
     points = points[(points < reference).all(axis=1)]
-    return float(moocore.hypervolume(points, ref=reference)) if np.isfinite(points).all() else np.inf
+    if np.isinf(points).any():
+        return np.inf
+    return float(moocore.hypervolume(points, ref=reference))
 
 
 def default_reference_point(values: NDArray[np.float64], directions: Sequence[str]) -> list[float]:

@@ -144,8 +144,7 @@ def test_points_beyond_the_reference_or_unknown_add_nothing():
 
 @pytest.mark.parametrize("n_objectives", [1, 2, 3, 4])
 def test_infinitely_good_points_have_an_infinite_hypervolume(n_objectives):
-    rest = [1.0] * (n_objectives - 1)
-    values = np.array([[-np.inf, *rest], [0.0] * n_objectives])
+    values = np.array([[-np.inf, *[1.0] * (n_objectives - 1)], [0.0] * n_objectives])
     directions = ["min"] * n_objectives
     assert hypervolume(values, [2.0] * n_objectives, directions) == np.inf
     assert hypervolume(-values, [2.0] * n_objectives, directions) == 2.0**n_objectives
