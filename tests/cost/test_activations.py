@@ -138,7 +138,7 @@ FAMILIES: dict[str, dict[str, str]] = {
     "rotary": {"both": "rotary: yes,"},
     "rotary, with norms of grouped heads": {
         "both": "qk_norm: head, key_value_heads: 2, rotary: yes,"},
-    "chains after heads": {"top": "matrices.out: chain(0.4, 3)"},
+    "chains after heads": {"top": "matrices.out: chain(0.2, 2)"},
     "chains of primes": {"hidden": "hidden: 67",
                          "top": "tensor_chain: { ffn: 0.2, apply: cores, length: 3 }"},
     "low rank": {"top": "low_rank: { ffn: 4, attention: 3 }"},

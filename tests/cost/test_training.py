@@ -134,7 +134,7 @@ def test_training_costs_of_populations_equal_single_costs(optimizer: str) -> Non
             name: single[name] for name in TRAINING_COSTS}
 
 
-@pytest.mark.parametrize("name", [*BASE_FAMILIES, "mixture of products", *FULL_FAMILIES])
+@pytest.mark.parametrize("name", [*BASE_FAMILIES, *FULL_FAMILIES])
 def test_activations_of_a_batch_equal_tensors_saved_by_autograd(name: str) -> None:
     """Numbers that follow from weights or positions are stored once per batch."""
     block = family(name)
