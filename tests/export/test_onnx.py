@@ -5,8 +5,10 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
+import onnxruntime
 import pytest
 import torch
+from torch.nn.functional import logsigmoid
 
 from scalesearch.blocks.core import EOS
 from scalesearch.cost import artifact, load_protocol
@@ -207,6 +209,17 @@ def test_constant_from_a_size_is_an_error() -> None:
                       {"source": (("batch", "source"), torch.long)}, ["sum"])
     with refuses("not-traceable"):
         trace_graph(torch.nn.Identity(), graph, 20)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("opset", [18, 22])
+def test_log_sigmoid_is_exact_for_large_inputs(opset: int, tmp_path: Path) -> None:
+    """Linear attention and the learned mask use it; the default translation gives -inf."""
+    graph = OnnxGraph(lambda x: (logsigmoid(x),), {"x": (("batch",), torch.float32)}, ["y"])
+    save_graphs({"graph": trace_graph(torch.nn.Identity(), graph, opset)}, tmp_path)
+    x = torch.tensor([-200, -50, -17, -8, -0.5, 0, 3, 20, 200])
+    [y] = onnxruntime.InferenceSession(tmp_path / "graph.onnx").run(None, {"x": x.numpy()})
+    assert torch.allclose(torch.from_numpy(y), logsigmoid(x), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -195,8 +195,9 @@ def trace_graph(model: nn.Module, graph: OnnxGraph, opset: int) -> Any:
             warnings.simplefilter("ignore")
             program = torch.export.export(_TracedModule(model, graph.function).eval(),
                                           tuple(examples), dynamic_shapes=(tuple(axes),))
-            onnx_model = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False,
-                                           opset_version=opset).model
+            onnx_model = torch.onnx.export(
+                program, dynamo=True, optimize=False, verbose=False, opset_version=opset,
+                custom_translation_table={torch.ops.aten.log_sigmoid.default: _log_sigmoid}).model
     except Exception as error:  # the exceptions have no other common base class
         raise UserError("PyTorch cannot trace this architecture: "
                         f"{' '.join(str(error).split())[:300]}",
@@ -220,6 +221,17 @@ def trace_graph(model: nn.Module, graph: OnnxGraph, opset: int) -> Any:
     for value, name in zip(onnx_model.graph.outputs, graph.outputs, strict=True):
         value.name = name
     return onnx_model
+
+
+def _log_sigmoid(x: Any) -> Any:
+    """Translate log sigmoid(x) as -softplus(-x).
+
+    The translation of PyTorch takes the logarithm of the sigmoid, which onnxruntime rounds to zero
+    below -18.
+    """
+    from onnxscript import opset18
+
+    return opset18.Neg(opset18.Softplus(opset18.Neg(x)))
 
 
 def _is_foldable(node: Any) -> bool | None:
