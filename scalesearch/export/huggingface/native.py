@@ -149,9 +149,14 @@ def _find_differences(architecture: Any, config: Mapping[str, Any]) -> list[str]
     reasons = [str(difference) for difference in read.differences]
     if counterpart.id != architecture.id:
         own = architecture.config
+        different = {key: value for key, value in counterpart.config.items()
+                     if key in own and own[key] != value}
+        sufficient = {key: value for key, value in different.items()
+                      if _matters(architecture, key, value)}
+        # Of two keys such as window and global_every, each may have an effect only with the other.
         reasons += [f"{key}: {format_constant(value)}, not {format_constant(own[key])}"
-                    for key, value in counterpart.config.items()
-                    if key in own and own[key] != value and _matters(architecture, key, value)]
+                    for key, value in (sufficient or different).items()] or [
+                        f"architecture {counterpart.id}, not {architecture.id}"]
     width, heads = config.get("hidden_size", 0), config.get("num_attention_heads", 1)
     if config["model_type"] == "llama" and width % heads:
         reasons.append(f"width: a multiple of decoder.heads ({heads}), not {width}")

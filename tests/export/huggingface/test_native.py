@@ -286,6 +286,9 @@ def test_export_command_verifies_the_native_class(trained: Checkpoint, tmp_path:
     ({"decoder.ffn": "{ geglu: { hidden: 40 } }"}, ["decoder.ffn: swiglu, not geglu"]),
     ({"decoder.ffn": "{ mixture: { experts: 4, active: 2 } }"},
      ["decoder.ffn: swiglu, not mixture"]),
+    # each of the two keys alone is redundant, and Mistral would attend in a window in all layers
+    ({"decoder.window": "[3, 0, 3]", "decoder.global_every": "2"},
+     ["decoder.window: 0, not [3, 0, 3]"]),
     ({"width": "30"}, ["width: a multiple of decoder.heads (4), not 30"])])
 def test_keys_that_prevent_the_class_are_listed(changes: dict[str, str],
                                                 reasons: list[str]) -> None:
