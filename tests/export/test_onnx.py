@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import onnxruntime
 import pytest
@@ -220,6 +221,23 @@ def test_log_sigmoid_is_exact_for_large_inputs(opset: int, tmp_path: Path) -> No
     x = torch.tensor([-200, -50, -17, -8, -0.5, 0, 3, 20, 200])
     [y] = onnxruntime.InferenceSession(tmp_path / "graph.onnx").run(None, {"x": x.numpy()})
     assert torch.allclose(torch.from_numpy(y), logsigmoid(x), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("function", [lambda x, weight: torch.addmm(x[0], x, weight),
+                                      lambda x, weight: weight.index_select(1, x[:, 0].long())])
+def test_matrices_that_are_read_by_column_stay_in_float(function: Any, tmp_path: Path) -> None:
+    """Such as those of other blocks; scales are per row, so that int8 would be wrong."""
+    weight = torch.randn(40, 40, generator=torch.Generator().manual_seed(1))
+    module = torch.nn.ParameterList([weight]).requires_grad_(False)
+    graph = OnnxGraph(lambda x: (function(x, module[0]),), {"x": (("batch", 40), torch.float32)},
+                      ["y"])
+    traced = trace_graph(module, graph, 20)
+    quantize_model(traced)
+    save_graphs({"graph": traced}, tmp_path)
+    x = torch.arange(120.0).view(3, 40) / 10
+    [y] = onnxruntime.InferenceSession(tmp_path / "graph.onnx").run(None, {"x": x.numpy()})
+    assert torch.allclose(torch.from_numpy(y), function(x, weight), atol=1e-4)
 
 
 @pytest.mark.slow
