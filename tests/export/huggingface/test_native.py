@@ -304,6 +304,7 @@ def test_keys_that_prevent_the_class_are_listed(changes: dict[str, str],
     ({**BART, "embedding.tied_bias": "yes"}, "BartForConditionalGeneration",
      ["embedding.tied_bias: no, not yes"]),
     ({"decoder.ffn": "{ gelu: { hidden: 24 } }"}, "MarianMTModel", ["decoder.ffn: relu, not gelu"]),
+    ({"encoder.heads": "[4, 0]"}, "MarianMTModel", ["encoder.heads: 4, not [4, 0]"]),
     ({"encoder.head_dim": "8"}, "MarianMTModel", ["encoder.head_dim: 4, not 8"])])
 def test_keys_that_prevent_classes_of_encoder_decoder_models_are_listed(
         changes: dict[str, str], nearest: str, reasons: list[str]) -> None:
