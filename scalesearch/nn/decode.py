@@ -2,7 +2,8 @@
 
 A search needs the methods ``encode``, ``decode``, ``logits`` and ``new_cache`` of a model. It has
 no loops over sentences. Rows of finished hypotheses are removed from the batch, so that late steps
-are small. The translation of a sentence does not depend on the other sentences of the batch.
+are small. The translation of a sentence does not depend on the other sentences of the batch, except
+in a decoder-only model with learned positions (:func:`length_limits`).
 """
 
 from __future__ import annotations
@@ -132,7 +133,9 @@ def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = 
 def length_limits(model: Any, source: Tensor, max_length: int | Tensor | None = None) -> Tensor:
     """Return the limit of the tokens of each translation (B,).
 
-    It is at most the number of learned positions of the model without that of BOS.
+    It is at most the number of learned positions of the model without that of BOS. In a decoder-only
+    model, source and target share the positions: those of the longest source of the batch are
+    subtracted for all sentences.
     """
     if max_length is None:
         limit = default_max_lengths(source)
