@@ -133,9 +133,9 @@ def greedy_search(model: Any, source: Tensor, max_length: int | Tensor | None = 
 def length_limits(model: Any, source: Tensor, max_length: int | Tensor | None = None) -> Tensor:
     """Return the limit of the tokens of each translation (B,).
 
-    It is at most the number of learned positions of the model without that of BOS. In a decoder-only
-    model, source and target share the positions: those of the longest source of the batch are
-    subtracted for all sentences.
+    It is at most the number of learned positions of the model without that of BOS. In a
+    decoder-only model, source and target share the positions: those of the longest source of the
+    batch are subtracted for all sentences.
     """
     if max_length is None:
         limit = default_max_lengths(source)

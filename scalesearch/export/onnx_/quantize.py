@@ -47,7 +47,8 @@ def _quantize_weight(graph: ir.Graph, weight: ir.Value,
     products = [node for value in transposed
                 for node, index in value.uses() if node.op_type == "MatMul" and index == 1]
     products += [node for node, index in weight.uses()
-                 if node.op_type == "Gemm" and index == 1 and node.attributes.get_int("transB", 0)]
+                 if node.op_type == "Gemm" and index == 1
+                 and node.attributes.get_int("transB", 0) == 1]
     lookups = [node for node, index in weight.uses() if node.op_type == "Gather" and index == 0
                and node.attributes.get_int("axis", 0) == 0]
     if not products and not lookups:
