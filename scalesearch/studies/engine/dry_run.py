@@ -30,6 +30,7 @@ from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
 from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
 from scalesearch.studies.monitor.format import describe_forecast, format_number
+from scalesearch.studies.trials.compatibility import StudyChangedError, check_unchanged
 from scalesearch.studies.trials.evaluator import (
     Evaluator,
     FeasibilityEstimate,
@@ -66,7 +67,7 @@ class DryRun:
         feasibility: of random candidates; None for rows.
         forecast: the forecast, or the reason why it is missing.
         replacements: of a compression; its only row is the parent.
-        complete: the complete trials of a started study in words; empty for a new study.
+        resume: what `--resume` does with the study in this folder, in words; empty for a new one.
     """
 
     spec: StudySpec
@@ -81,7 +82,7 @@ class DryRun:
     warm_start: WarmStart | None = None
     forecast: StudyForecast | str = ""
     replacements: Replacements | None = None
-    complete: str = ""
+    resume: str = ""
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -156,7 +157,7 @@ class DryRun:
                    f"{format_count(len(self.trials), 'row')}, "
                    f"{format_count(spec.seeds.references, 'seed')} each: "
                    f"{format_count(self.planned_runs, 'run')}, {workers}")
-            yield from self._describe_complete()
+            yield from self._describe_resume()
             return
         odds = self.feasibility
         assert odds is not None, "of a search"
@@ -175,7 +176,7 @@ class DryRun:
         references = (f" and {format_count(len(spec.references), 'reference')}"
                       if spec.references else "")
         yield f"Would train {spec.trials_text}{references}, {workers}"
-        yield from self._describe_complete()
+        yield from self._describe_resume()
         is_recipe_searched = bool(spec.recipe_space.distribution_texts)
         if self.size is not None and self.size < spec.trials and not is_recipe_searched:
             yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "
@@ -191,9 +192,9 @@ class DryRun:
         if spec.seeds.references > 1:
             yield f"Each reference is trained with {spec.seeds.references} seeds"
 
-    def _describe_complete(self) -> Iterator[str]:
-        if self.complete:
-            yield f"  {self.complete} of these are complete; --resume trains the others"
+    def _describe_resume(self) -> Iterator[str]:
+        if self.resume:
+            yield f"  {self.resume}"
 
     def _describe_settings(self) -> Iterator[str]:
         vocab = "each candidate's own size" if self.spec.vocab == OWN_VOCABULARY else ""
@@ -276,12 +277,22 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     measured = {row.architecture.id: row.architecture for row, trial in zip(fixed, fixed_trials)
                 if spec.architectures is None or trial.state == State.PENDING}
     study = StudyDir(spec.out)
-    trials = study.load().trials if study.has_started() else Trials()
+    meta = setup.study_facts(spec, corpora, evaluator, teacher.meta if teacher else None)
+    trials = Trials()
+    resume = ""
+    if study.has_started():
+        try:
+            check_unchanged(spec.out, study.load().meta, meta)
+        except StudyChangedError as error:
+            resume = f"--resume is refused: {error}"
+        else:
+            trials = study.trials
+            complete = trials.describe_complete(spec.architectures is None)
+            resume = f"{complete} of these are complete; --resume trains the others"
     forecast = make_forecast(spec, evaluator, list(measured.values()), trials,
                              training_measurer(spec, corpora.of_architecture), measure_seconds)
     findings = DryRun(within, evaluator, corpora, fixed_trials, tuple(notes), teacher=teacher,
-                      forecast=forecast, complete=trials.describe_complete(
-                          spec.architectures is None) if len(trials) else "")
+                      forecast=forecast, resume=resume)
     if spec.architectures is not None:
         return findings
     sampler = setup.build_sampler(spec, evaluator)
@@ -291,8 +302,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
         if study.has_started() and file.is_file():
             warm_start = read_json(file, WarmStart)
         else:
-            study.meta = setup.study_facts(spec, corpora, evaluator,
-                                           teacher.meta if teacher else None)
+            study.meta = meta
             warm_start = choose_warm_start(study, spec, evaluator,
                                            getattr(sampler, "n_startup_trials", 10))
     return replace(findings, proposals=first_proposals(spec, evaluator, sampler),

@@ -10,8 +10,15 @@ from rich.console import Console
 from scalesearch.cli.study.run import dry_run_to_json
 from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.dry_run import dry_run, first_proposals
 from scalesearch.studies.engine.run import describe_start
+from scalesearch.studies.engine.setup import (
+    build_sampler,
+    make_evaluator,
+    open_study,
+    study_facts,
+)
 from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.trials.trial import State
 from tests.errors import refuses
@@ -50,7 +57,7 @@ data: {{ builtin: grammar, pairs: 200, vocab: 120 }}
 recipe: {{ steps: 4, max_tokens: 256 }}
 objectives: {{ bleu: {direction}, params.total: min }}
 protocol: {{ name: forward, source: 8, target: 8, vocab: 120 }}
-budget: params.total <= 40k
+budget: params.total <= {budget}
 space:
   width: {width}
   embedding: {{ tie: all }}
@@ -60,7 +67,8 @@ reference: {reference}
 trials: {trials}
 {more}
 """
-DEFAULTS = {"direction": "max", "width": 16, "reference": [], "trials": 2, "more": ""}
+DEFAULTS = {"direction": "max", "width": 16, "reference": [], "trials": 2, "more": "",
+            "budget": "40k"}
 
 
 def dry_run_text(folder, monkeypatch, **changes):
@@ -164,3 +172,16 @@ def test_dry_run_reads_the_text(tmp_path, monkeypatch):
         file.write("\none more")
     with refuses("unequal-lines"):
         dry_run_text(tmp_path, monkeypatch)
+
+
+def test_dry_run_says_whether_the_study_can_be_resumed(tmp_path, monkeypatch):
+    dry_run_text(tmp_path, monkeypatch)
+    spec = read_study(tmp_path / "tiny.yaml")
+    corpora = load_corpora(spec, str)
+    evaluator = make_evaluator(spec, corpora)
+    study = open_study(spec, evaluator, study_facts(spec, corpora, evaluator, None))
+    study.propose(first_proposals(spec, evaluator, build_sampler(spec, evaluator))[0])
+    _, text = dry_run_text(tmp_path, monkeypatch)
+    assert "0 candidates of these are complete; --resume trains the others" in text
+    _, text = dry_run_text(tmp_path, monkeypatch, budget="30k")
+    assert "--resume is refused" in text and "are complete" not in text
