@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from scalesearch.errors import UserError
 from scalesearch.files import regular_size
 from scalesearch.library import missing_package_error
+from scalesearch.terminal import format_count
 
 Line = TypeVar("Line", str, str | None)  # None is a pause of the input
 
@@ -172,16 +173,17 @@ def read_column(lines: Iterable[Line], file_format: str, column: str, name: str)
 
     The column has its name in the header, or in each JSON object. A TSV file without a header has
     source and target, or the text, first. Line breaks within JSON strings become blanks. TSV has no
-    quotes.
+    quotes, and each line has as many columns as the first.
 
     Args:
         column: source, target or text.
         name: name of the table in error messages.
 
     Raises:
-        UserError: a line does not have the column.
+        UserError: a line does not have the column, or has another number of columns.
     """
     index: int | None = None
+    first_line = n_columns = 0
     for number, line in enumerate(lines, 1):
         if line is None or not line.strip():
             yield line and ""
@@ -198,6 +200,8 @@ def read_column(lines: Iterable[Line], file_format: str, column: str, name: str)
             continue
         cells = line.split("\t")
         if index is None:
+            first_line = number
+            n_columns = len(cells)
             names = [cell.strip().lower() for cell in cells]
             has_header = not COLUMNS.keys().isdisjoint(names)
             index = COLUMNS[column]
@@ -210,6 +214,10 @@ def read_column(lines: Iterable[Line], file_format: str, column: str, name: str)
         if index >= len(cells):
             raise UserError(f"{name}:{number}: expected at least {index + 1} columns, separated by "
                             f"tabs, found {len(cells)}", code="bad-row")
+        if len(cells) != n_columns:
+            raise UserError(f"{name}:{number}: expected {format_count(n_columns, 'column')}, "
+                            f"separated by tabs, as in line {first_line:,}, found {len(cells)}. "
+                            "Remove tabs within sentences", code="bad-row")
         yield cells[index]
 
 
