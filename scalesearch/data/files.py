@@ -136,8 +136,10 @@ def read_lines(path: Path) -> list[str]:
         start = error.start
         line_number = content.count(b"\n", 0, start) + 1
         column = start - (content.rfind(b"\n", 0, start) + 1) + 1
-        hint = ("Convert the file (iconv -f LATIN1 -t UTF-8 FILE, if it is Latin-1), or remove the "
-                "line on both sides")
+        hint = "Convert the file; if it is Latin-1, iconv -f LATIN1 -t UTF-8 FILE converts it"
+        if not content.decode(errors="ignore").isascii():
+            hint = ("Other characters of the file are UTF-8, so do not convert it: correct the "
+                    "line, or remove it, from both files of a pair")
         if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
             hint = "The file looks like UTF-16: iconv -f UTF-16 -t UTF-8 FILE converts it"
         raise UserError(f"{path}:{line_number}: byte {column} of the line (0x{content[start]:02x}) "

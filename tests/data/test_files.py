@@ -55,9 +55,17 @@ def test_gzip_does_not_change_content(write: Write) -> None:
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_invalid_utf8_is_reported_with_position(write: Write, mark: bytes) -> None:
-    path = write("bad.txt", mark + "gut\nschön\n".encode() + b"sch\xf6n\n")
-    with refuses("not-utf8", "bad.txt:3:", "byte 4", "0xf6", "LATIN1"):
+    path = write("bad.txt", mark + b"gut\nneu\nsch\xf6n\n")
+    with refuses("not-utf8", "bad.txt:3:", "byte 4", "0xf6"):
         read_lines(path)
+
+
+@pytest.mark.parametrize(("text", "hint"), [
+    (b"sch\xf6n\nsch\xf6n\n", "LATIN1"), ("schön\n".encode() + b"sch\xf6n\n", "do not convert")])
+def test_conversion_is_advised_only_if_no_other_character_is_utf8(write: Write, text: bytes,
+                                                                  hint: str) -> None:
+    with refuses("not-utf8", hint):
+        read_lines(write("bad.txt", text))
 
 
 def test_invalid_utf8_after_the_byte_order_mark(write: Write) -> None:
