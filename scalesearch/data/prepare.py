@@ -117,10 +117,12 @@ def _encode(spec: DataSpec, split: str, pairs: ParallelText, tokenizer: Tokenize
         dropped = {"no_token": int(is_empty.sum()), "too_long": int(is_long.sum()),
                    "uneven": int(is_uneven.sum())}
         if not len(kept):
-            raise UserError(f"data: train: all {len(source):,} pairs are dropped: "
-                            f"{dropped['too_long']:,} are longer than max_length "
-                            f"{spec.max_length:,} tokens, {dropped['uneven']:,} exceed max_ratio "
-                            f"{spec.max_ratio}",
+            reasons = {"no_token": "have a side without tokens",
+                       "too_long": f"are longer than max_length {spec.max_length:,} tokens",
+                       "uneven": f"exceed max_ratio {spec.max_ratio}"}
+            counted = ", ".join(f"{count:,} {reasons[key]}" for key, count in dropped.items()
+                                if count)
+            raise UserError(f"data: train: all {len(source):,} pairs are dropped: {counted}",
                             key="data.train", code="no-pairs-left")
         source = source.take(kept)
         target = target.take(kept)

@@ -267,6 +267,12 @@ def test_spec_that_does_not_fit_the_text_is_refused(spec: DataSpec, cache: Path,
         load_corpus(spec.replace(**changes), cache)
 
 
+def test_only_reasons_that_drop_pairs_are_reported(spec: DataSpec, cache: Path) -> None:
+    with refuses("no-pairs-left", "max_length") as error:
+        load_corpus(spec.replace(max_length=1), cache)
+    assert "max_ratio" not in str(error.value)
+
+
 @pytest.mark.parametrize("name", ["train.en", "train.de", "packed.en.gz"])
 def test_file_of_one_side_gets_the_prefix_as_help(
         spec: DataSpec, write: Write, cache: Path, name: str) -> None:
