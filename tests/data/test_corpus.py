@@ -267,6 +267,13 @@ def test_spec_that_does_not_fit_the_text_is_refused(spec: DataSpec, cache: Path,
         load_corpus(spec.replace(**changes), cache)
 
 
+def test_file_of_both_sides_is_named_once(spec: DataSpec, write: Write, cache: Path) -> None:
+    table = str(write("text/empty.tsv", []))
+    with refuses("no-sentences", table, key="data.train") as error:
+        load_corpus(spec.replace(train=table), cache)
+    assert str(error.value).count(table) == 1
+
+
 def test_only_reasons_that_drop_pairs_are_reported(spec: DataSpec, cache: Path) -> None:
     with refuses("no-pairs-left", "max_length") as error:
         load_corpus(spec.replace(max_length=1), cache)
