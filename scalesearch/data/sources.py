@@ -153,6 +153,8 @@ def find_files(spec: DataSpec, split: str) -> list[tuple[Path, ...]]:
         return f"{part}.{spec.suffixes[0]}", f"{part}.{spec.suffixes[1]}"
 
     def help_of(part: SplitPart) -> str | None:
+        if is_prefix(part) and Path(str(part)).is_dir():
+            return f"{part} is a folder: write the names of the files in it, without their endings"
         endings = "|".join(map(re.escape, spec.suffixes))
         pattern = rf"(.+)\.({endings})(\.gz|\.xz|\.zst)?"
         match = re.fullmatch(pattern, str(part)) if is_prefix(part) else None

@@ -274,6 +274,14 @@ def test_file_of_both_sides_is_named_once(spec: DataSpec, write: Write, cache: P
     assert str(error.value).count(table) == 1
 
 
+def test_folder_instead_of_a_prefix_is_reported(spec: DataSpec, cache: Path) -> None:
+    folder = str(Path(spec.train[0]).parent)
+    with refuses("no-such-file", f"{folder} is a folder", key="data.train"):
+        load_corpus(spec.replace(train=folder), cache)
+    with refuses("bad-value", "`corpus.SOURCE`"):
+        DataSpec.from_mapping({"train": "corpus", "validation": "corpus"})
+
+
 def test_only_reasons_that_drop_pairs_are_reported(spec: DataSpec, cache: Path) -> None:
     with refuses("no-pairs-left", "max_length") as error:
         load_corpus(spec.replace(max_length=1), cache)
