@@ -40,6 +40,7 @@ from scalesearch.spaces.syntax.diagnostics import (
     format_alternatives,
     suggest_match,
 )
+from scalesearch.spaces.syntax.lexer import DECIMAL_COMMA
 from scalesearch.spaces.syntax.nodes import (
     MappingNode,
     Node,
@@ -229,6 +230,9 @@ class ConfigReader:
         if isinstance(node, ScalarNode) and field.type == "word":
             help = field.foreign_words.get(node.text.lower()) or suggest_match(
                 node.text, (*field.words, *field.special_values))
+        if isinstance(node, ScalarNode) and field.type == "number" and node.text.count(
+                ",") == 1 and DECIMAL_COMMA.match(node.text):
+            help = f"write `{node.text.replace(',', '.')}`, with a decimal point"
         if error["type"] in ("greater_than_equal", "less_than_equal") and isinstance(
                 node, ScalarNode):
             position = node.position_of((0, len(node.text)))

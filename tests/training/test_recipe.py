@@ -49,7 +49,7 @@ def problems(given_):
     ({"steps": [5]}, "[5]", "whole number"),
     ({"steps": 10, "lr": float("nan")}, "nan", "a number"),
     ({"steps": 10, "dropout": 1.0}, "1.0", "<= 0.9999"),
-    ({"steps": 10, "lr": -1}, "-1", ">= 0"),
+    ({"steps": 10, "lr": -1}, "-1", ">= 0"), ({"steps": 10, "dropout": "0,1"}, "0,1", "`0.1`"),
     ({"steps": 10, "threads": 10**9}, "1000000000", "<= 1024"),
     ({"lr": 0.1}, "{'lr': 0.1}", "`steps: 2000`"),
     ({"steps": 0}, "0", "budget"),

@@ -22,8 +22,9 @@ NAME = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
 UNITS = "|".join(f"{unit}(?=B)" if unit.endswith("i") else unit for unit in UNIT_SCALES)
 NUMBER = re.compile(
     rf"((?:\d[\d_]*)?(?:\.\d+)?(?:[eE][+-]?\d+)?)(?:\s*({UNITS}))?B?(?!\w)")
-# 1,000 or 1.000.000
-GROUPED_NUMBER = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?:\.\d{3}){2,})(?![.,]?\d)")
+# 1,000 or 1.000.000, but not 0,500
+GROUPED_NUMBER = re.compile(r"[1-9]\d{0,2}(?:(?:,\d{3})+|(?:\.\d{3}){2,})(?![.,]?\d)")
+DECIMAL_COMMA = re.compile(r"\d+,\d")
 EXAMPLES_OF_UNITS = ", ".join(f"2{unit}" for unit in UNIT_SCALES if not unit.endswith("i"))
 NUMBER_FORMS = f"numbers are written 12, 0.5, 1e-3, {EXAMPLES_OF_UNITS}, 16MB or 16MiB"
 PATH = re.compile(rf"{NAME}(?:\.{NAME})*")

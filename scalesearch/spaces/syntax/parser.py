@@ -40,6 +40,7 @@ from scalesearch.spaces.syntax.expressions import (
     Value,
 )
 from scalesearch.spaces.syntax.lexer import (
+    DECIMAL_COMMA,
     GROUPED_NUMBER,
     NUMBER_FORMS,
     Span,
@@ -119,6 +120,14 @@ class Cursor:
             forms[match[0].replace(",", " | ")] = None
         return f"write {format_alternatives(forms)}"
 
+    def decimal_comma_help(self) -> str | None:
+        """How the number around the next token is written, if that is a decimal comma."""
+        if not self.index or self.token.text != ",":
+            return None
+        text = self.text[self.tokens[self.index - 1].span[0]:self.tokens[self.index + 1].span[1]]
+        return (f"write `{text.replace(',', '.')}`, with a decimal point"
+                if DECIMAL_COMMA.match(text) else None)
+
     def number_help(self) -> str | None:
         """How a number is written, if the next token looks like a part of one."""
         previous = self.tokens[self.index - 1]
@@ -161,8 +170,10 @@ def parse_value(text: str) -> Domain:
     if "=" in text[cursor.token.span[0]:]:
         help = "changes of several keys are separated by `;`"
     else:
-        help = (cursor.grouped_number_help(has_alternatives=True) or cursor.number_help()
-                or "alternatives are separated by `|`")
+        separator = "alternatives are separated by `|`"
+        help = cursor.grouped_number_help(has_alternatives=True) or cursor.number_help()
+        if help is None:
+            help = "; ".join(filter(None, (cursor.decimal_comma_help(), separator)))
     raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)
 
 
@@ -203,7 +214,7 @@ def parse_expression(text: str) -> Expr:
     if cursor.is_next("|"):
         raise cursor.make_error("`|` does not belong in an expression", "write `or`")
     operator = {",": "and"}.get(cursor.token.text, cursor.token.text.lower())
-    help = cursor.grouped_number_help() or (
+    help = cursor.grouped_number_help() or cursor.decimal_comma_help() or (
         f"write `{operator}`" if operator in ("and", "or", "not")
         else cursor.missing_and_help() or cursor.number_help())
     raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)

@@ -21,7 +21,7 @@ def test_equivalent_numbers_are_read(text: str, same: str) -> None:
 
 @pytest.mark.parametrize(("text", "form"), [
     ("16...64", "16..64"), ("16 to 64", "16..64"), ("16-64", "16..64"),
-    ("1,500,000", "1_500_000"), ("64,128", "64 | 128"), ("1.000.000", "1M"),
+    ("1,500,000", "1_500_000"), ("64,128", "64 | 128"), ("0,5", "0.5"), ("1.000.000", "1M"),
     ("{min: 16, max: 64}", "16..64"),
     ("{low: 16, high: 64, step: 16}", "16..64 step 16"),
     ("{lower: 16, upper: 64, log: true}", "16..64 log"),
@@ -53,7 +53,8 @@ def test_number_with_a_hyphen_is_a_range_only_of_numbers(
     ("1,000,000", "`1M` or `1_000_000`", 8), ("1.234.000", "`1_234k` or `1_234_000`", 12),
     ("100,000,000,000,000,000,001", "`100_000_000_000_000_000_001`", 10),
     ("100,000,000,000,000,000,000", "`100_000P` or", 10), ("1,000, width > 2", "`1k` or", 8),
-    ("1000, width > 2", "`and`", 11), ("1,0000", "`and`", 8)])
+    ("1000, width > 2", "`and`", 11), ("1,0000", "`1.0000`", 8), ("0,6M", "`0.6M`", 8),
+    ("0,600 M", "`0.600 M`", 8)])
 def test_grouped_digits_of_a_limit_get_the_right_form(
         number: str, forms: str, column: int) -> None:
     with pytest.raises(ConfigError) as caught:
