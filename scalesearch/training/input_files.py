@@ -14,6 +14,7 @@ from typing import Any
 from scalesearch.config.model import Config, schema_of
 from scalesearch.config.reader import ConfigReader, apply_override, to_node, with_position
 from scalesearch.data import Corpus, DataSpec, Tokenizer, load_corpus
+from scalesearch.data.files import table_format
 from scalesearch.errors import UserError, option
 from scalesearch.spaces.schema.types import SchemaGroup
 from scalesearch.spaces.syntax.diagnostics import (
@@ -157,6 +158,10 @@ def read_data_spec(source: ConfigSource | DataSpec) -> tuple[DataSpec, ConfigSec
         source = {"builtin": "grammar"}
     if not isinstance(source, str | Path):
         section = ConfigSection(Path("data"), "data", to_node("data", source))
+    elif table_format(source) and Path(source).is_file():
+        raise UserError(f"{source}: this is a table of sentences, not a data file",
+                        help="write a YAML file with the keys `train`, `validation` and `test`, "
+                        "which name tables, and give that file", code="wrong-type")
     else:
         section = read_section(Path(source), "data", "give `builtin` or a file")
         # the data.json of a training run has its data under `spec`

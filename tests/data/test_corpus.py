@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scalesearch.data import UNK, DataSpec, Tokenizer, load_corpus
+from scalesearch.training.input_files import load_data_spec
 from tests.data.conftest import SOURCE, TARGET, Write
 from tests.errors import refuses
 
@@ -280,6 +281,12 @@ def test_folder_instead_of_a_prefix_is_reported(spec: DataSpec, cache: Path) -> 
         load_corpus(spec.replace(train=folder), cache)
     with refuses("bad-value", "`corpus.SOURCE`"):
         DataSpec.from_mapping({"train": "corpus", "validation": "corpus"})
+
+
+def test_table_instead_of_a_data_file_is_reported(write: Write) -> None:
+    table = write("text/pairs.tsv", ["one\teins"])
+    with refuses("wrong-type", "`train`", place=f"{table}: this is a table"):
+        load_data_spec(str(table))
 
 
 def test_only_reasons_that_drop_pairs_are_reported(spec: DataSpec, cache: Path) -> None:

@@ -29,6 +29,7 @@ from scalesearch.compression.alternatives import Parent, default_alternatives, l
 from scalesearch.config.model import schema_of
 from scalesearch.config.reader import ConfigReader, apply_override
 from scalesearch.config.reader import with_position as with_position_of_key
+from scalesearch.data.files import table_format
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError, option
 from scalesearch.export.base import resolve_decoder_format
@@ -171,6 +172,11 @@ def resolve_data_file(table: MappingNode, study: Path,
         reader.report_problem(node, f"data: the file {node.text} does not exist",
                               "give `builtin`, a file such as data.yaml, or its keys",
                               code="no-such-file")
+        return with_data(builtin), None
+    if table_format(file):
+        reader.report_problem(node, f"data: {node.text} is a table of sentences, not a data file",
+                              "give the keys `train`, `validation` and `test`, which name tables",
+                              code="wrong-type")
         return with_data(builtin), None
     try:
         document, problems = parse_yaml(SourceText(str(file), read_text(file)), "a data file",

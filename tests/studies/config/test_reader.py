@@ -256,6 +256,13 @@ def test_each_error_has_its_message(tmp_path, text, message):
     assert message in problems(tmp_path, text)
 
 
+def test_table_instead_of_a_data_file_is_reported(tmp_path):
+    (tmp_path / "pairs.jsonl").write_text('{"source": "one", "target": "eins"}\n')
+    message = problems(tmp_path, SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
+                                                       "pairs.jsonl"))
+    assert "data: pairs.jsonl is a table" in message and "`train`" in message
+
+
 def test_unknown_objective_is_the_only_error(tmp_path):
     """Whether seeds are useful is not judged by the other objectives."""
     message = problems(tmp_path, SPACE + REST.replace("bleu: max", "blue: max") + "seeds: 3\n")
