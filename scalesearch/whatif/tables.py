@@ -48,6 +48,7 @@ def solution_to_json(solution: Solution) -> dict[str, Any]:
 
 def _describe_solution(solution: Solution) -> Iterator[str]:
     if solution.best is not None:
+        is_max = solution.direction == "max"
         yield f"{solution.direction} {solution.key} = {solution.best.value:,}"
         if solution.changed_values:
             changes = ", ".join(f"{key} = {value}"
@@ -63,10 +64,13 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
                    f"{_describe_violations(solution.next.violated_limits)}")
         elif solution.is_open_ended:
             yield f"the budget does not limit it: the search ends at {solution.high:,}"
+        elif solution.best.value == (
+                solution.high if is_max else solution.low):
+            yield (f"next: none, {solution.best.value:,} is the "
+                   f"{'largest' if is_max else 'smallest'} value of the range")
         else:
-            comparison = "larger" if solution.direction == "max" else "smaller"
             in_range = "of the range " if solution.step != 1 or solution.n_unbuildable == 0 else ""
-            yield f"next: no {comparison} value {in_range}can be built"
+            yield f"next: no {'larger' if is_max else 'smaller'} value {in_range}can be built"
     elif solution.nearest is None:
         yield f"no {solution.key} from {solution.low:,} to {solution.high:,} can be built"
     else:

@@ -50,7 +50,11 @@ def test_json_and_csv_have_all_solutions(tmp_path: Path) -> None:
 
 def test_range_of_the_file_is_kept() -> None:
     result = ask(*WIDTH, "--set", "width=64..128 step 32")
-    assert "max width = 128" in result.output and "no larger value" in result.output
+    assert "max width = 128" in result.output and (
+        "128 is the largest value of the range" in result.output)
+    result = ask("transformer", "min width", "--budget", "params.total >= 10M", "--set",
+                 "width=512 | 1024")
+    assert "512 is the smallest value of the range" in result.output
 
 
 def test_no_solution_exits_with_1() -> None:
