@@ -180,7 +180,10 @@ class SchemaIndex:
                    if path and last_name in child.synonyms]
         if not matches:
             return None
-        in_scope = [path for path in matches if path.startswith(f"{scope}.")]
+        in_scope = [path for path in matches if path.startswith(f"{group or scope}.")]
+        outer = self.groups.get((group or scope).rpartition(".")[0])
+        if not in_scope and outer and (group or scope).rpartition(".")[2] in outer.variants:
+            return None  # a block does not have the keys of the model
         shortest: dict[str, str] = {}  # per stack: one path for all variants of a group
         candidates = sorted(in_scope or matches, key=len)
         key = candidates[0].rpartition(".")[2]  # `d_ff` is `expert_hidden` only inside a mixture

@@ -38,6 +38,16 @@ def test_help_for_an_unknown_block_suggests_no_key_of_another_group() -> None:
     assert "package" in help and "`embedding.tie`" not in help
 
 
+def test_block_does_not_have_the_keys_of_the_model() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse("width: 32\nencoder: { mixer: { lightweight: { dim: 3 } } }\n")
+    help = caught.value.problems[0].help or ""
+    assert "`width`" not in help and "`kernel`" in help
+    with pytest.raises(ConfigError) as caught:
+        Space.parse("width: 32\n").with_overrides({"encoder.mixer.lightweight.dim": "3"})
+    assert "`width`" not in (caught.value.problems[0].help or "")
+
+
 def test_help_for_a_size_of_both_stacks_names_both_unless_the_name_has_one() -> None:
     for key, names in (("num_layers", "`encoder.depth` or `decoder.depth`"),
                        ("encoder_layers", "name is `encoder.depth`"),
