@@ -200,7 +200,8 @@ class Binder:
                          *([NONE_TEXT] if group.none_means_defaults else [])]
                 self.report_problem(
                     node.display_position, f"`{path}` is a group of keys, not a value",
-                    f"its keys are {format_alternatives(names)}", code="group-not-value")
+                    f"its keys are {format_alternatives(names)}" if names else
+                    "it has no keys of its own: write `{}`", code="group-not-value")
             return {}
         node = rename_deprecated_keys(node, group)
         if group.spellings:

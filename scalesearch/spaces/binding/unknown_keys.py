@@ -73,7 +73,8 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
         return f"did you mean `{match}`?"
     if not same_name and any(bracket in name for bracket in "()[]"):
         return "inside { } and [ ], quote a value that contains a comma"
-    keys = f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
+    keys = (f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
+            if legal else f"`{path}` has no keys of its own")
     if not same_name and _last(path) in BLOCK_GROUPS:
         return f"{keys}. Blocks of other packages need these packages to be installed"
     suggestion = same_name

@@ -23,6 +23,7 @@ from tests.errors import refuses
     ("d_ff: 64", ["`encoder.ffn.hidden` here"]),  # not that of a mixture
     ("hidden: 64", ["`encoder.ffn.relu.hidden` here"]),  # a key of the default variant
     ("dropout: 0.1", ["recipe"]),
+    ("mixer: { attention: { zzz: 1 } }", ["`encoder.mixer.attention` has no keys"]),
 ])
 def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -36,6 +37,11 @@ def test_help_for_an_unknown_block_suggests_no_key_of_another_group() -> None:
         Space.parse("width: 32\nencoder: { ffn: { twice: {} } }\n")
     help = caught.value.problems[0].help or ""
     assert "package" in help and "`embedding.tie`" not in help
+
+
+def test_value_of_a_block_without_keys_is_reported() -> None:
+    with refuses("group-not-value", "encoder.mixer.attention", "no keys"):
+        Space.parse("width: 32\nencoder: { mixer: { attention: 3 } }\n")
 
 
 def test_block_does_not_have_the_keys_of_the_model() -> None:
