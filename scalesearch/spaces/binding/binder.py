@@ -10,7 +10,7 @@ from functools import partial
 
 from scalesearch.blocks.core import join_path
 from scalesearch.spaces.binding.name_resolution import NameResolver
-from scalesearch.spaces.binding.unknown_keys import suggest_key
+from scalesearch.spaces.binding.unknown_keys import suggest_key, unknown_block_help
 from scalesearch.spaces.parameters.constraints import Constraint
 from scalesearch.spaces.schema.bound_tree import (
     GroupNode,
@@ -254,7 +254,8 @@ class Binder:
     def bind_variant_text(self, group: SchemaGroup, node: Node | None,
                           context: KeyContext) -> tuple[ParameterNode, VariantNodes]:
         """The variant parameter of a text (or of the default), and its possible variants."""
-        variant_node = self.bind_parameter(variant_field(group), node, context)
+        field = replace(variant_field(group), unknown_word_help=unknown_block_help(context.path))
+        variant_node = self.bind_parameter(field, node, context)
         options = list(iter_options(variant_node.domain))
         names = {str(option.value) for option in options if isinstance(option, ConstantDomain)}
         if not all(isinstance(option, ConstantDomain) for option in options):
@@ -310,7 +311,7 @@ class Binder:
                     offers[variant.text] = value
                 else:
                     help = group.unsupported.get(variant.text) or suggest_match(
-                        variant.text, group.variants)
+                        variant.text, group.variants, unknown_block_help(path))
                     self.report_problem(variant.position,
                                         f"`{path}` has no variant `{variant.text}`", help,
                                         code="unknown-variant")

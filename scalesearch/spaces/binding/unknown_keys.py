@@ -75,8 +75,8 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
         return "inside { } and [ ], quote a value that contains a comma"
     keys = (f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
             if legal else f"`{path}` has no keys of its own")
-    if not same_name and _last(path) in BLOCK_GROUPS:
-        return f"{keys}. Blocks of other packages need these packages to be installed"
+    if not same_name and (packages_help := unknown_block_help(path)):
+        return f"{keys}; {packages_help}"
     suggestion = same_name
     if not suggestion and suggests_other_groups:  # the key with the most similar spelling
         match = closest_match(name, {_last(other) for other in paths}, MIN_SIMILARITY)
@@ -86,6 +86,12 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
         return keys
     question = f"did you mean `{suggestion}`?"
     return f"{question} Otherwise, {keys}" if len(legal) <= MAX_LISTED_KEYS else question
+
+
+def unknown_block_help(path: str) -> str:
+    """A help line for an unknown block of the group at ``path``; empty for other groups."""
+    return ("blocks of other packages need these packages to be installed"
+            if _last(path) in BLOCK_GROUPS else "")
 
 
 def _nearest(paths: Iterable[str], path: str) -> str | None:

@@ -198,7 +198,8 @@ def _not_legal(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -
             return ValueSyntaxError(f"`{text}` names a key, not a value", spec.span,
                                  f"for the same value, write `= {text}`")
         return ValueSyntaxError(f"`{text}` is not {describe_field(field)}", spec.span,
-                                suggest_match(text, words) if words else None)
+                                suggest_match(text, words, field.unknown_word_help)
+                                if words else None)
     kind = "yes/no" if isinstance(spec.value, bool) else "a number"
     return ValueSyntaxError(f"expected {describe_field(field)}, found {kind}", spec.span)
 
@@ -301,7 +302,7 @@ def _call(spec: CallDomain, field: SchemaField) -> Domain:
                 float(arguments[0]) < float(arguments[1]))
             form = form if is_range else None
         raise ValueSyntaxError(f"expected {describe_field(field)}, found {text}", spec.span,
-                               f"write `{form}`" if form else None)
+                               f"write `{form}`" if form else field.unknown_word_help or None)
     legal = field.calls.get(spec.name)
     if legal is None:
         span = (spec.span[0], spec.span[0] + len(spec.name))

@@ -44,6 +44,7 @@ class SchemaField:
         deprecated: earlier names of the key. They are accepted, with a warning.
         deprecated_words: earlier values to the present ones, accepted in the same way.
         foreign_words: words of other tools to a help line.
+        unknown_word_help: help line for a word that is similar to none of the legal words.
         expected: description of the legal values of a ``node``.
         allows_nested: items of a ``list`` of words may be lists of words.
         items: the value is a list of mappings of this schema, or one of them.
@@ -66,6 +67,7 @@ class SchemaField:
     deprecated: tuple[str, ...] = ()
     deprecated_words: Mapping[str, str] = field(default_factory=dict, hash=False)
     foreign_words: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unknown_word_help: str = field(default="", compare=False)
     expected: str = ""
     allows_nested: bool = False
     items: "SchemaGroup | None" = None

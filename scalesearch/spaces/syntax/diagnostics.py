@@ -174,11 +174,12 @@ def closest_match(word: str, candidates: Iterable[str], min_similarity: float = 
     return matches[0] if matches else same_letters.get(word.lower())
 
 
-def suggest_match(word: str, candidates: Iterable[str]) -> str:
-    """A help line: the likely meaning, or what there is to choose from."""
+def suggest_match(word: str, candidates: Iterable[str], otherwise: str = "") -> str:
+    """A help line: the likely meaning, or ``otherwise`` or what there is to choose from."""
     legal = list(dict.fromkeys(candidates))
-    match = closest_match(word, legal)
-    return f"did you mean `{match}`?" if match else f"use {format_alternatives(legal)}"
+    if match := closest_match(word, legal):
+        return f"did you mean `{match}`?"
+    return otherwise or f"use {format_alternatives(legal)}"
 
 
 def format_alternatives(words: Iterable[str]) -> str:

@@ -32,9 +32,11 @@ def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
     assert all(name in (problem.help or "") for name in names), problem.help
 
 
-def test_help_for_an_unknown_block_suggests_no_key_of_another_group() -> None:
+@pytest.mark.parametrize("ffn", ["{ twice: {} }", "twice", "relu | twice", "twice(3)",
+                                 "{ one of: { relu: {}, twice: {} } }"])
+def test_help_for_an_unknown_block_suggests_no_key_of_another_group(ffn: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Space.parse("width: 32\nencoder: { ffn: { twice: {} } }\n")
+        Space.parse(f"width: 32\nencoder:\n  ffn: {ffn}\n")
     help = caught.value.problems[0].help or ""
     assert "package" in help and "`embedding.tie`" not in help
 
