@@ -61,7 +61,8 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
         from scalesearch.studies.results.results import select_best, select_by_number
 
         if trial is not None and selection[1:] != (None, None):
-            raise UserError("use only one of TRIAL, --best and --constraint",
+            raise UserError(f"TRIAL {trial} cannot be combined with --best and --constraint, which "
+                            "select a trial", help="remove one of the two",
                             code="options-conflict")
         results = load_study(model)
         number, criterion = (select_best(results, best, constraint) if trial is None

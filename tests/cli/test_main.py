@@ -182,6 +182,13 @@ def test_earlier_names_of_commands_and_options_are_hidden() -> None:
     assert renamed[0].stdout == renamed[1].stdout and renamed[0].exit_code == 0
 
 
+def test_trial_to_export_is_selected_once() -> None:
+    pytest.importorskip("optuna")
+    with refuses("options-conflict", "TRIAL 1"):
+        CliRunner().invoke(app, ["export", "nowhere", "1", "--constraint", "bleu > 1", "--to",
+                                 "torch"], catch_exceptions=False)
+
+
 @pytest.mark.parametrize("path", [name for name in COMMANDS if name not in ("latency", "study")]
                          + ["latency measure", "latency calibrate", "study run", "study audit",
                             "study status", "study front", "study show", "study plot",
