@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from scalesearch.cli.options import (
-    check_keys_differ,
     load_architecture,
     load_space,
     not_expressed_record,
@@ -261,7 +260,6 @@ def print_sweep(file: str, settings: tuple[str, ...], sweeps: tuple[str, ...],
 
     space = load_space(file, settings)
     values_by_key = parse_settings(sweeps, "--sweep")
-    check_keys_differ(sweeps, "--sweep")
     table = sweep_costs(space, values_by_key, load_protocol(space.protocol, **protocol_overrides))
     figures = _plot(table, space, plot) if plot else []
     if csv:

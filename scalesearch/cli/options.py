@@ -275,13 +275,18 @@ search_options = grouped_options(
 
 
 def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[str, str]:
-    """Convert ``("a.b=c", …)`` to a mapping."""
+    """Convert ``("a.b=c", …)`` to a mapping.
+
+    Raises:
+        UserError: a setting has another form, or a key is given twice.
+    """
     for setting in settings:
         if not setting.partition("=")[0].strip() or "=" not in setting:
             other_file = ("; to compare two files, write `scalesearch cost FILE FILE`"
                           if option_name == "--against" else "")
             raise UserError(f"{option_name} {setting}: write KEY=VALUE, for example {option_name} "
                             f"encoder.depth=12{other_file}", code="not-key-value")
+    check_keys_differ(settings, option_name)
     return {key.strip(): value.strip()
             for key, _, value in (setting.partition("=") for setting in settings)}
 
@@ -300,7 +305,7 @@ def distinct_names(folders: Sequence[str]) -> list[str]:
 
 
 def check_keys_differ(settings: Sequence[str], option_name: str) -> None:
-    """Check that an option that lists the values of a key has each key once.
+    """Check that an option has each key once.
 
     Raises:
         UserError: a key is given twice.
@@ -308,8 +313,8 @@ def check_keys_differ(settings: Sequence[str], option_name: str) -> None:
     keys = [setting.partition("=")[0].strip() for setting in settings]
     for key in keys:
         if keys.count(key) > 1:
-            raise UserError(f"{option_name}: {key} is given twice", help="write all values in one "
-                            f"option, for example {option_name} 'width=64 | 128'",
+            raise UserError(f"{option_name}: {key} is given twice", help="remove one of the two; "
+                            f"several values are written {option_name} 'width=64 | 128'",
                             code="given-twice")
 
 

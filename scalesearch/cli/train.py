@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from scalesearch.cli.options import complete_space, load_architecture, option, print_json
+from scalesearch.cli.options import (
+    check_keys_differ,
+    complete_space,
+    load_architecture,
+    option,
+    print_json,
+)
 from scalesearch.errors import UserError
 from scalesearch.signals import SignalInterrupt
 from scalesearch.terminal import escape_control_characters, open_console, print_text
@@ -51,6 +57,7 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
         if initial_folder is None:
             raise click.UsageError("Missing argument 'ARCHITECTURE'.")
         architecture = str(initial_folder)
+    check_keys_differ(settings, "--set")
     recipe_settings = tuple(setting for setting in settings
                             if setting.partition("=")[0].strip().split(".")[0] == "recipe")
     architecture_settings = tuple(setting for setting in settings if setting not in recipe_settings)

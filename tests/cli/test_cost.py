@@ -289,6 +289,13 @@ def test_omitted_and_shared_costs_are_reported(protocol: str, words: tuple[str, 
     assert all(word in output for word in words), output[-600:]
 
 
+@pytest.mark.parametrize("options", [
+    ["--set", "width=64", "--set", "width = 32"], ["--against", "width=64; width=32"]])
+def test_key_is_set_once(options: list[str]) -> None:
+    with refuses("given-twice", place=options[-2]):
+        run("small/plain", *options)
+
+
 def test_key_is_swept_once() -> None:
     with refuses("given-twice", place="--sweep"):
         run("small/plain", "--sweep", "width=64 | 128", "--sweep", "width = 32")

@@ -161,6 +161,7 @@ def test_recipe_file_can_be_combined_with_set(data: Path, tmp_path: Path) -> Non
     [
         (["--recipe", "quik"], "presets quick, short, base"),
         (["--set", "recipe.lrr=1"], "--set recipe.lrr=1: unknown key `lrr`"),
+        (["--set", "recipe.steps=7"], "--set: recipe.steps is given twice"),
         (["--set", "recipe.lr"], "--set recipe.lr: write it as key=value"),
         (["--data", "nowhere.yaml"], "nowhere.yaml"),
         (["--set", "widht=3"], "widht"),
@@ -240,7 +241,7 @@ def test_fine_tuning_starts_from_the_weights_of_a_model(data: Path, tmp_path: Pa
     with refuses("weights-unused", "--from", "architecture.yaml"):
         raise unclear.exception
     assert not (tmp_path / "out").exists()
-    same = [*RECIPE, "--set", "recipe.lr=0", "--set", "recipe.steps=1", "--json"]
+    same = [*RECIPE[2:], "--set", "recipe.lr=0", "--set", "recipe.steps=1", "--json"]
     options = ["--from", tmp_path / "first", "--data", data, "--out", tmp_path / "same", *same]
     unchanged = json.loads(run(train_verb, *options).stdout)
     assert unchanged["metrics"]["loss"] == pytest.approx(first["metrics"]["loss"], abs=1e-6)
@@ -264,7 +265,7 @@ def test_fine_tuning_keeps_architecture_vocabulary_and_task(data: Path, tmp_path
     assert trained(data, tmp_path / "first").exit_code == 0
     start = ["--from", tmp_path / "first", *RECIPE, "--out", tmp_path / "out"]
     with refuses("models-incompatible", "architecture"):
-        raise run(train_verb, "transformer", *SMALL, "--set", "width=32", *start, "--data",
+        raise run(train_verb, "transformer", *SMALL[2:], "--set", "width=32", *start, "--data",
                   data).exception
     text = data.read_text()
     for change, code in (("vocab: 50", "given-twice"), ("lowercase: yes", "models-incompatible"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from scalesearch.cli.options import complete_study, option, print_json
+from scalesearch.cli.options import check_keys_differ, complete_study, option, print_json
 from scalesearch.cli.study.shared import (
     ablation_to_json,
     print_ablation,
@@ -67,9 +67,16 @@ def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool
     from scalesearch.studies.config.reader import limit_to_one_worker, read_study, with_position
 
     console = open_console(stderr=as_json)
-    if flags["address"] is not None and flags["backend"] is None:
-        flags["backend"] = "ray"
+    check_keys_differ(settings, "--set")
     flags["ray.address"] = flags.pop("address")
+    set_keys = {setting.partition("=")[0].strip() for setting in settings}
+    for key, value in (*flags.items(), ("out", out)):
+        if value is not None and key in set_keys:
+            name = "address" if key == "ray.address" else key
+            raise UserError(f"--{name} and --set {key}=… set the same key",
+                            help="remove one of the two", code="given-twice")
+    if flags["ray.address"] is not None and flags["backend"] is None and "backend" not in set_keys:
+        flags["backend"] = "ray"
     changes = (*settings, *(f"{key}={value}" for key, value in flags.items() if value is not None))
     if started_folder := started_study_folder(study):
         spec = read_started_study(started_folder, changes, out)

@@ -129,6 +129,15 @@ def test_dry_run_refuses_invalid_folder(tmp_path):
         call("run", "quick", "--dry-run", "--set", f"out={tmp_path / 'file' / 'inside'}")
 
 
+@pytest.mark.parametrize("options", [
+    ("--trials", 5, "--set", "trials=7"), ("--set", "trials=5", "--set", "trials=7"),
+    ("--out", "a", "--set", "out=b"), ("--address", "auto", "--set", "ray.address=a:1"),
+    ("--backend", "pool", "--set", "backend=inprocess")])
+def test_key_is_set_once(options):
+    with refuses("given-twice", "--set"):
+        call("run", "quick", "--dry-run", *options)
+
+
 @pytest.mark.full
 def test_workers_option_conflicts_with_inprocess_backend(tmp_path):
     dry = ("run", "quick", "--dry-run", "--out", tmp_path / "new", "--set", "data.pairs=500",
