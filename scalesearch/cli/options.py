@@ -292,16 +292,17 @@ def parse_settings(settings: Sequence[str], option_name: str = "--set") -> dict[
 
 
 def distinct_names(folders: Sequence[str]) -> list[str]:
-    """Return the shortest last parts of the paths that are all different.
+    """Return the shortest last parts of the paths that are different for different folders.
 
-    If a folder is given twice, its path is followed by its number.
+    If a folder is given twice, its name is followed by its number.
     """
     paths = [Path(folder).resolve().parts for folder in folders]
     for count in range(1, max(map(len, paths)) + 1):
-        names = ["/".join(parts[-count:]) for parts in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
+        names = [str(Path(*parts[-count:])) for parts in paths]
+        if len(set(names)) == len(set(paths)):
+            break
+    return [name if names.count(name) == 1 else f"{name} ({number})"
+            for number, name in enumerate(names, 1)]
 
 
 def check_keys_differ(settings: Sequence[str], option_name: str) -> None:

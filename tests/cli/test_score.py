@@ -77,7 +77,8 @@ def test_models_are_compared_with_the_first(place: Path) -> None:
 def test_rows_have_the_shortest_distinct_names() -> None:
     assert distinct_names(["runs/a", "runs/b"]) == ["a", "b"]
     assert distinct_names(["x/a/best", "x/b/best"]) == ["a/best", "b/best"]
-    assert distinct_names(["runs/a", "runs/a"])[0].endswith("runs/a (1)")
+    assert distinct_names(["runs/a", "runs/a", "runs/b"]) == ["a (1)", "a (2)", "b"]
+    assert distinct_names(["/a", "x/a"])[0] == "/a"
     assert distinct_names(["."]) == [Path.cwd().name]
 
 
