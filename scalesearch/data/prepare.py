@@ -271,9 +271,11 @@ _REASONS = {"empty": "a side is empty", "beyond_limit": "beyond max_pairs",
 
 
 def _describe_text(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
-    yield (f"windows of {spec.window:,} tokens, validation and test every {spec.stride:,} tokens; "
+    splits = [split for split in SPLIT_NAMES if counts[split]["target_tokens"]]  # test is optional
+    yield (f"windows of {spec.window:,} tokens, {' and '.join(splits[1:])} every "
+           f"{spec.stride:,} tokens; "
            + ", ".join(f"{split} {format_count(counts[split]['target_tokens'], 'token')}"
-                       for split in SPLIT_NAMES))
+                       for split in splits))
     for split in SPLIT_NAMES:
         split_counts = counts[split]
         if split_counts.get("empty"):

@@ -161,6 +161,14 @@ def test_unknown_characters_are_reported(spec: DataSpec, write: Write, cache: Pa
         "test: 1 token with characters that are not in the vocabulary",)
 
 
+def test_missing_test_text_of_a_language_model_is_not_described(write: Write,
+                                                                cache: Path) -> None:
+    lines = str(write("text/lines.txt", [*SOURCE, *TARGET]))
+    spec = DataSpec(task="language-model", train=lines, validation=lines, vocab=60)
+    notes = load_corpus(spec, cache).notes
+    assert "validation every 64 tokens" in notes[0] and not any("test" in note for note in notes)
+
+
 def test_parts_are_concatenated(spec: DataSpec, write: Write, cache: Path) -> None:
     folder = Path(spec.train[0]).parent
     for side, lines in (("en", SOURCE), ("de", TARGET)):
