@@ -64,6 +64,7 @@ def train(architecture: str | Path | Mapping[str, Any] | ModelSpec,
         read_checkpoint,
     )
     from scalesearch.training.display import training_bar
+    from scalesearch.training.hardware import check_device
     from scalesearch.training.run import train as run
 
     name = architecture
@@ -77,9 +78,11 @@ def train(architecture: str | Path | Mapping[str, Any] | ModelSpec,
         raise UserError(f"{folder}: already contains a training run; resume it (resume=True), or "
                         "give another folder", code="training-exists")
     check_decoder(recipe, architecture.block)
+    check_device(recipe)
     initial = None if initial_model is None else read_checkpoint(initial_model)
     corpus = load_data(data, recipe, architecture.vocab_sizes,
-                       initial and Path(initial_model or "") / TOKENIZER_FILE)
+                       initial and Path(initial_model or "") / TOKENIZER_FILE,
+                       architecture.config["model"])
     with training_bar(open_console(stderr=True)) as bar:
         result = run(architecture, corpus, recipe, folder, seed=seed, report=report or bar,
                      resume=resume, open_artifact=artifact_decoder, initial_model=initial)

@@ -67,15 +67,17 @@ def command(architecture: str | None, initial_folder: Path | None, data: str,
     from scalesearch.export.base import artifact_decoder, check_decoder
     from scalesearch.training import checkpoint, train
     from scalesearch.training.display import protocol_lines, score_table, training_bar
-    from scalesearch.training.hardware import describe_busy_cores
+    from scalesearch.training.hardware import check_device, describe_busy_cores
 
     if initial_folder is None:
         checkpoint.check_initial_model(architecture, out)
     check_decoder(training_recipe, model_spec.block)
+    check_device(training_recipe)
     console = open_console(stderr=as_json)
     initial_model = None if initial_folder is None else checkpoint.read_checkpoint(initial_folder)
     corpus = load_data(data, training_recipe, model_spec.vocab_sizes,
-                       initial_folder and initial_folder / checkpoint.TOKENIZER_FILE)
+                       initial_folder and initial_folder / checkpoint.TOKENIZER_FILE,
+                       model_spec.config["model"])
     synthetic = " (synthetic: only for comparisons of architectures)" if corpus.is_synthetic else ""
     unit = ("texts" if corpus.train.has_classes else
             "pairs" if corpus.train.window_overlap is None else "windows")

@@ -75,10 +75,7 @@ class Hardware:
         """
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
-        if recipe.device == "cuda" and not torch.cuda.is_available():
-            raise UserError(
-                "recipe: device: cuda is set, but PyTorch finds no GPU; use auto or cpu",
-                key="recipe.device", code="no-gpu")
+        check_device(recipe)
         cuda = recipe.device != "cpu" and torch.cuda.is_available()
         device = torch.device("cuda" if cuda else "cpu")
         if cuda:
@@ -157,6 +154,17 @@ def estimate_run_seconds(recipe: Recipe, update_flops: float, epoch_tokens: int)
     return min(float(seconds * getattr(recipe, budget))
                for budget, seconds in seconds_per_unit.items()
                if getattr(recipe, budget) is not None)
+
+
+def check_device(recipe: Recipe) -> None:
+    """Check that this machine has the device of ``recipe``.
+
+    Raises:
+        UserError: the recipe needs a GPU and PyTorch finds none.
+    """
+    if recipe.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("recipe: device: cuda is set, but PyTorch finds no GPU; use auto or cpu",
+                        key="recipe.device", code="no-gpu")
 
 
 def has_fast_bf16(device: torch.device) -> bool:

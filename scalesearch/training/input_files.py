@@ -24,7 +24,7 @@ from scalesearch.spaces.syntax.diagnostics import (
 )
 from scalesearch.spaces.syntax.nodes import MappingNode, Node, ScalarNode
 from scalesearch.spaces.syntax.yaml_reader import parse_yaml, read_text
-from scalesearch.training.recipe import PRESETS, Recipe, check_compatible
+from scalesearch.training.recipe import PRESETS, Recipe, check_compatible, check_model_type
 
 ConfigSource = str | Path | Mapping[str, Any]  # a file, a name, or keys
 
@@ -179,7 +179,7 @@ def load_data_spec(source: ConfigSource | DataSpec) -> DataSpec:
 
 def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
               vocab_sizes: tuple[int | None, int | None] = (None, None),
-              tokenizer: Path | None = None) -> Corpus:
+              tokenizer: Path | None = None, model_type: str | None = None) -> Corpus:
     """Load a corpus; paths in a file are relative to its folder.
 
     Args:
@@ -189,6 +189,7 @@ def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
             them.
         tokenizer: tokenizer file of a model that is fine-tuned; the data may name no other
             vocabulary.
+        model_type: type of the model, to check that the task supports it before the text is read.
 
     Raises:
         UserError: file, data or recipe are invalid.
@@ -197,6 +198,8 @@ def load_data(source: ConfigSource | DataSpec, recipe: Recipe | None = None,
     with section.locate_errors():
         if recipe is not None:
             check_compatible(spec, recipe)
+        if model_type is not None:
+            check_model_type(spec.task, model_type)
         if isinstance(source, str | Path):  # a training run stores the paths of its text
             spec = spec.with_absolute_paths(section.file.parent)
         spec = (spec.with_vocab(*vocab_sizes) if tokenizer is None else

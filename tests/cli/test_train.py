@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 from scalesearch.cli import train as train_verb
@@ -200,8 +201,22 @@ def test_language_model_has_perplexities_and_no_translations(tmp_path: Path) -> 
     assert isinstance(refused.exception, UserError) and "language-model" in str(refused.exception)
     wrong = run(train_verb, "transformer", "--data", file, *SMALL, *RECIPE, "--out",
                 tmp_path / "other")
-    assert isinstance(wrong.exception,
-                      UserError) and "needs `model: decoder-only`" in str(wrong.exception)
+    with refuses("other-model", "needs `model: decoder-only`"):
+        raise wrong.exception
+
+
+@pytest.mark.parametrize(("task", "options", "code"), [
+    ("language-model", [], "other-model"),
+    pytest.param("translation", ["--set", "recipe.device=cuda"], "no-gpu",
+                 marks=pytest.mark.skipif(torch.cuda.is_available(), reason="needs no GPU"))])
+def test_wrong_model_and_device_are_reported_before_the_text_is_read(
+        tmp_path: Path, task: str, options: list[str], code: str) -> None:
+    file = tmp_path / "data.yaml"
+    file.write_text(f"task: {task}\ntrain: nowhere.tsv\nvalidation: nowhere.tsv\n")
+    done = run(train_verb, "transformer", "--data", file, *SMALL, *options, "--out",
+               tmp_path / "out")
+    with refuses(code):
+        raise done.exception
 
 
 @pytest.mark.parametrize("is_data_file", [True, False])
