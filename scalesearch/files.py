@@ -108,7 +108,11 @@ def disk_full_guard(path: Path) -> Iterator[None]:
 
 def _write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     make_folder(path.parent)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)  # not the temporary name, which the user did not choose
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)

@@ -55,6 +55,16 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["kept"]
 
 
+def test_error_has_the_name_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mkstemp(dir: Path, prefix: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"{dir}/{prefix}x")
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    with pytest.raises(PermissionError) as caught:
+        write_text(tmp_path / "page.html", "")
+    assert caught.value.filename == str(tmp_path / "page.html")
+
+
 def test_file_mode_follows_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
