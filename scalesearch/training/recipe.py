@@ -381,7 +381,7 @@ class Recipe(Config):
         budgets = [(name, getattr(self, name)) for name in BUDGET_KEYS]
         budget = " or ".join(f"{value:,.12g} {name[:-1] if value == 1 else name}"
                              for name, value in budgets if value is not None)
-        checkpoints = (f"average of the {self.average} {self.average_count}"
+        checkpoints = (f"average of at most {self.average_count} {self.average} checkpoints"
                        if self.average_count > 1 else f"the {self.average} checkpoint")
         averaged = {"none": "", "ema": ", moving average of the weights"}.get(
             self.average, f", {checkpoints}")

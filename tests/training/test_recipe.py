@@ -113,4 +113,4 @@ def test_description_has_singular_and_grouped_numbers():
     assert few.startswith("1 step; 512 tokens") and few.endswith("the best checkpoint")
     many = Recipe(tokens=10**7, epochs=2.5, average_count=3, max_tokens=4096).describe()
     assert many.startswith("10,000,000 tokens or 2.5 epochs; 4,096 tokens")
-    assert many.endswith("the last 3")
+    assert many.endswith("average of at most 3 last checkpoints")
