@@ -120,15 +120,16 @@ def read_sentences(spec: DataSpec) -> dict[str, ParallelText]:
             if split == DISTILLED_SPLIT and spec.max_pairs is not None:  # applies to each teacher
                 part = part.truncate(spec.max_pairs)
             if parts and len(part.more_references) != len(parts[0].more_references):
+                names = ", ".join(dict.fromkeys(map(str, files)))
                 raise UserError(f"data: {split}: all parts need as many references, but "
-                                f"{', '.join(dict.fromkeys(map(str, files)))} has {len(part.more_references) + 1} "
+                                f"{names} has {len(part.more_references) + 1} "
                                 f"and the parts before have {len(parts[0].more_references) + 1}",
                                 key=f"data.{split}", code="unequal-lines")
             parts.append(part)
         if not any(part.target for part in parts):
             unit = "line of text" if spec.file_format == "text" else "sentence pair"
-            names = dict.fromkeys(str(path) for files in file_lists for path in files)
-            raise UserError(f"data: {split}: no {unit} in {', '.join(names)}", key=f"data.{split}",
+            names = ", ".join(dict.fromkeys(str(path) for files in file_lists for path in files))
+            raise UserError(f"data: {split}: no {unit} in {names}", key=f"data.{split}",
                             code="no-sentences")
         splits[split] = reduce(ParallelText.append, parts)
     return splits

@@ -196,11 +196,12 @@ def test_columns_of_tables(write: Write, name: str, suffix: str) -> None:
 @pytest.mark.parametrize(("name", "lines", "line"), [
     ("a.tsv", ["one\teins", "two"], 2), ("a.tsv", ["one\teins", "", "t\two\tzwei"], 3),
     ("a.tsv", ["o\tne\teins", "two\tzwei"], 2),
-    ("a.tsv", ["target\tsource", "eins\to\tne"], 2), ("a.tsv", ["source\ttranslation", "one\teins"], 1),
+    ("a.tsv", ["target\tsource", "eins\to\tne"], 2),
+    ("a.tsv", ["source\ttranslation", "one\teins"], 1),
     ("a.jsonl", ['{"target": "a"}', '{"source": "a"}'], 2), ("a.jsonl", ["[1]"], 1),
     ("a.jsonl", ['{"target": 1}'], 1), ("a.jsonl", ['{"target": "\\ud800"}'], 1),
     ("a.jsonl", ["{"], 1), ("a.jsonl", ["[" * 100_000], 1)])
-def test_rows_without_the_columns_of_the_table_are_refused(name: str, lines: list[str], line: int) -> None:
+def test_rows_without_the_columns_are_refused(name: str, lines: list[str], line: int) -> None:
     with refuses("bad-row", f"{name}:{line}:"):
         select_column(lines, Path(name), "target")
 

@@ -258,8 +258,8 @@ def test_each_error_has_its_message(tmp_path, text, message):
 
 def test_table_instead_of_a_data_file_is_reported(tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"source": "one", "target": "eins"}\n')
-    message = problems(tmp_path, SPACE + REST.replace("{ builtin: grammar, pairs: 500, vocab: 400 }",
-                                                       "pairs.jsonl"))
+    builtin = "{ builtin: grammar, pairs: 500, vocab: 400 }"
+    message = problems(tmp_path, SPACE + REST.replace(builtin, "pairs.jsonl"))
     assert "data: pairs.jsonl is a table" in message and "`train`" in message
 
 
