@@ -322,7 +322,7 @@ def _conflict(node: ast.expr | None, function: str, texts: Texts) -> Iterator[Me
         key, message, help = node.elts
         text = text_of(message, texts)
         named = isinstance(key, ast.Constant | ast.JoinedStr | ast.Name)
-        plain = isinstance(help, ast.Constant | ast.JoinedStr)
+        plain = isinstance(help, ast.Constant | ast.JoinedStr | ast.IfExp)
         if named and plain and text:
             yield Message(CONFLICT_CODE, function, text, text_of(help, texts))
 

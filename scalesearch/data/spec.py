@@ -352,10 +352,10 @@ def _check_key_combination(spec: DataSpec) -> Iterator[Conflict]:
     prefixes = [part for part in (*parts, *spec.distilled) if is_prefix(part)]
     for key in TEXT_FILE_KEYS if task.file_format != "text" and needs_suffixes else SPLIT_NAMES:
         if key not in text_keys and key != "test":
-            help = (f"`{prefixes[0]}` stands for two files, `{prefixes[0]}.SOURCE` and "
-                    f"`{prefixes[0]}.TARGET`; or name a table (.tsv or .jsonl) or "
-                    "`{source: FILE, target: FILE}`") if key == "source" and prefixes else None
-            yield "", f"`{key}` is missing: {DataSpec.model_fields[key].description}", help
+            yield ("", f"`{key}` is missing: {DataSpec.model_fields[key].description}",
+                   f"`{prefixes[0]}` stands for two files, `{prefixes[0]}.SOURCE` and "
+                   f"`{prefixes[0]}.TARGET`; or name a table (.tsv or .jsonl) or "
+                   "`{source: FILE, target: FILE}`" if key == "source" and prefixes else None)
     if task.file_format != "text" and prefixes and spec.source and spec.source == spec.target:
         yield ("target",
                f"the source has the same suffix, so {prefixes[0]}.{spec.target} would be both "

@@ -120,13 +120,15 @@ class Cursor:
             forms[match[0].replace(",", " | ")] = None
         return f"write {format_alternatives(forms)}"
 
-    def decimal_comma_help(self) -> str | None:
+    def decimal_comma_help(self, has_alternatives: bool = False) -> str | None:
         """How the number around the next token is written, if that is a decimal comma."""
         if not self.index or self.token.text != ",":
             return None
         text = self.text[self.tokens[self.index - 1].span[0]:self.tokens[self.index + 1].span[1]]
-        return (f"write `{text.replace(',', '.')}`, with a decimal point"
-                if DECIMAL_COMMA.match(text) else None)
+        separators = (".", " | ") if has_alternatives else (".",)
+        forms = format_alternatives(text.replace(",", separator) for separator in separators)
+        return (f"numbers have a decimal point: write {forms}" if DECIMAL_COMMA.match(text)
+                else None)
 
     def number_help(self) -> str | None:
         """How a number is written, if the next token looks like a part of one."""
@@ -170,10 +172,9 @@ def parse_value(text: str) -> Domain:
     if "=" in text[cursor.token.span[0]:]:
         help = "changes of several keys are separated by `;`"
     else:
-        separator = "alternatives are separated by `|`"
-        help = cursor.grouped_number_help(has_alternatives=True) or cursor.number_help()
-        if help is None:
-            help = "; ".join(filter(None, (cursor.decimal_comma_help(), separator)))
+        help = (cursor.grouped_number_help(has_alternatives=True) or cursor.number_help()
+                or cursor.decimal_comma_help(has_alternatives=True)
+                or "alternatives are separated by `|`")
     raise cursor.make_error(f"unexpected `{cursor.token.text}`", help)
 
 
