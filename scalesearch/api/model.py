@@ -188,8 +188,9 @@ class Model(Displayable):
             resamples: number of bootstrap samples.
 
         Returns:
-            Metric to ``score``, ``mean``, ``half`` (half-width of the interval), ``p`` (None) and
-            ``signature``; BLEU also has ``brevity_penalty`` and ``length_ratio``.
+            Metric to ``score``, ``mean``, ``half`` (half-width of the interval) and
+            ``signature``; ``difference``, ``difference_half`` and ``p`` are None (see
+            ``scalesearch score``). BLEU also has ``brevity_penalty`` and ``length_ratio``.
         """
         from scalesearch.export.translator import score_translations
 

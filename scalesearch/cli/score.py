@@ -44,10 +44,11 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
 
     Translations are scored by sacreBLEU with 95 % bootstrap intervals; its tokenizer is that of
     the data, or fits the language or script of the references. If there are several models,
-    each is tested against the first by paired bootstrap (Koehn 2004). Tokenized BLEU is added if
-    the data of the models are tokenized. A note reports translations that are too short. Models of
-    other tasks are scored by the metrics of their task, without intervals. Language models are
-    scored on a --text, with the windows of their data.
+    the difference of each to the first is printed with its 95 % interval and p-value, by paired
+    bootstrap (Koehn 2004). Tokenized BLEU is added if the data of the models are tokenized. A note
+    reports translations that are too short. Models of other tasks are scored by the metrics of
+    their task, without intervals. Language models are scored on a --text, with the windows of
+    their data.
 
     \b
     Example: scalesearch score runs/a runs/b --source test.en --target test.de
@@ -107,6 +108,10 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
     if len(translators) > len(models):
         names.append(" + ".join(names))
         legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
+    if "p" in scores[0].get("bleu", {}) and len(scores) > 1:
+        legend.append(f"difference: score minus the score of {names[0]}, with a 95 % interval by "
+                      "paired bootstrap. p: probability of such a difference if the two models "
+                      "were equally good (two-sided)")
     _print_scores(names, scores, [*legend, *notes, *brevity_notes(names, scores, line_numbers)])
 
 
@@ -136,9 +141,12 @@ def _print_scores(names: Sequence[str], scores: Sequence[Mapping[str, Any]],
     for name, values in zip(names, scores):
         for metric, value in values.items():
             mean = f"{value['mean']:.2f} ± {value['half']:.2f}" if "half" in value else ""
-            p_value = f"{value['p']:.4f}" if value.get("p") is not None else ""
-            rows.append((name, METRICS[metric].label, f"{value['score']:.2f}", mean, p_value))
-    headings = ["model", "metric", "score", "bootstrap mean ± 95 %", "p"]
+            compared = ["", ""]
+            if value.get("p") is not None:
+                compared = [f"{value['difference']:+.2f} ± {value['difference_half']:.2f}",
+                            f"{value['p']:.4f}"]
+            rows.append((name, METRICS[metric].label, f"{value['score']:.2f}", mean, *compared))
+    headings = ["model", "metric", "score", "bootstrap mean ± 95 %", "difference ± 95 %", "p"]
     print_text(make_table(headings, rows, (0, 1)))
     signatures = dict.fromkeys(value["signature"] for value in scores[0].values())
     for line in (*signatures, *notes):

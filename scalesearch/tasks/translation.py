@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from scalesearch.errors import UserError
 from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
@@ -128,12 +131,12 @@ def compare_systems(systems: Sequence[Sequence[str]], references: Sequence[Seque
     Returns:
         For each system a mapping of ``bleu``, ``chrf`` and ``tokenized_bleu`` to: ``score``,
         ``mean`` of the resamples,
-        ``half`` width of their 95 % interval, ``p`` of the difference to the first system (None for
-        the first) and
+        ``half`` width of their 95 % interval, ``difference`` to the score of the first system,
+        ``difference_half`` (half width of its 95 % interval) and ``p`` (all None for the first) and
         ``signature``. ``bleu`` also has ``brevity_penalty`` and ``length_ratio``.
     """
     from sacrebleu.metrics import CHRF
-    from sacrebleu.significance import PairedTest
+    from sacrebleu.significance import PairedTest, estimate_ci
 
     metrics = {"bleu": make_bleu(tokenizer),
                "chrf": CHRF()} | ({"tokenized_bleu": _multi_bleu()} if is_tokenized else {})
@@ -147,8 +150,15 @@ def compare_systems(systems: Sequence[Sequence[str]], references: Sequence[Seque
         [(metric_name, signature)] = signatures.items()
         for row, result in zip(rows, results_by_metric[metric_name]):
             row[name] = {"score": result.score, "mean": float(result.mean),
-                         "half": float(result.ci), "p": result.p_value,
+                         "half": float(result.ci), "difference": None,
+                         "difference_half": None, "p": result.p_value,
                          "signature": str(signature)}
+        resampled = [_resampled_scores(metric, system, references, n_resamples)
+                     for system in systems] if len(systems) > 1 else []
+        for row, resamples in zip(rows[1:], resampled[1:]):
+            _, half = estimate_ci(resamples - resampled[0])
+            row[name] |= {"difference": row[name]["score"] - rows[0][name]["score"],
+                          "difference_half": float(half)}
         # sacreBLEU counts strictly larger differences, so two equal systems would differ
         # significantly.
         for row in rows[1:]:
@@ -159,6 +169,17 @@ def compare_systems(systems: Sequence[Sequence[str]], references: Sequence[Seque
         row["bleu"] |= {"brevity_penalty": bleu_score.bp,
                         "length_ratio": bleu_score.sys_len / max(1, bleu_score.ref_len)}
     return rows
+
+
+def _resampled_scores(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]],
+                      n_resamples: int) -> np.ndarray:
+    """Return the scores of the resamples of sacreBLEU's test, which does not return them."""
+    seed = os.environ.get("SACREBLEU_SEED", "12345")  # the variable and the default of sacreBLEU
+    rng = np.random.default_rng(int(seed) if seed.isdigit() else 12345)
+    statistics = np.array(metric._extract_corpus_statistics(list(hypotheses), references))
+    resamples = rng.choice(len(statistics), size=(n_resamples, len(statistics)))
+    return np.array([metric._compute_score_from_stats(statistics[lines].sum(0)).score
+                     for lines in resamples])
 
 
 def _multi_bleu() -> Any:

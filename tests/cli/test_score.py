@@ -64,9 +64,12 @@ def test_models_are_compared_with_the_first(place: Path) -> None:
     assert done.exit_code == 0, done.exception
     first, second, again = json.loads(done.stdout)["models"]
     assert first["chrf"]["p"] is None and 0 < second["chrf"]["p"] <= 1
-    assert again["chrf"] | {"p": None} == first["chrf"]
+    assert again["chrf"] | {"difference": None, "difference_half": None,
+                            "p": None} == first["chrf"]
     shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
     assert f"{second['chrf']['p']:.4f}" in shown
+    compared = f"{second['chrf']['difference']:+.2f} ± {second['chrf']['difference_half']:.2f}"
+    assert compared in shown and "minus the score of model1," in " ".join(shown.split())
     for model in models[:2]:
         assert f"{model.name}: {model} (" in shown.replace("\n", "")
     rows = [line.split()[:2] for line in shown.splitlines() if " ± " in line][1:]

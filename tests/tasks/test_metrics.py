@@ -5,6 +5,7 @@ import math
 import sys
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import sacrebleu
 from rouge_score import rouge_scorer
@@ -89,6 +90,26 @@ def test_equal_systems_do_not_differ_significantly() -> None:
     first, same, other = compare_systems([expected_text, expected_text, right], [right], 100)
     assert first["bleu"]["p"] is None and same["bleu"]["p"] == same["chrf"]["p"] == 1
     assert other["bleu"]["p"] < 1
+    assert same["bleu"]["difference"] == same["bleu"]["difference_half"] == 0
+
+
+def test_interval_of_the_difference_is_that_of_paired_resamples() -> None:
+    right = [" ".join(chr(97 + (7 * line + word) % 26) for word in range(8)) for line in range(12)]
+    worse = [line if number % 3 else line[:-4] + " x y" for number, line in enumerate(right)]
+    other = [line if number % 4 else "x " + line[2:] for number, line in enumerate(right)]
+    [_, row] = compare_systems([worse, other], [right], 40)
+    bleu = sacrebleu.metrics.BLEU(force=True)
+    differences = []
+    for lines in np.random.default_rng(12345).choice(12, size=(40, 12)):
+        scores = [bleu.corpus_score([system[line] for line in lines],
+                                    [[right[line] for line in lines]]).score
+                  for system in (other, worse)]
+        differences.append(scores[0] - scores[1])
+    differences.sort()
+    assert row["bleu"]["difference_half"] == pytest.approx(
+        (differences[38] - differences[1]) / 2) != 0
+    assert row["bleu"]["difference"] == pytest.approx(
+        bleu.corpus_score(other, [right]).score - bleu.corpus_score(worse, [right]).score)
 
 
 def test_comet_score_uses_the_package(monkeypatch) -> None:
