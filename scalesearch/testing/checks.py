@@ -8,9 +8,12 @@ four times as fast as on the meta device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from random import Random
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -18,14 +21,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.flop_counter import FlopCounterMode
 
-from scalesearch.blocks.core import Block, Repeat, Use
+from scalesearch.blocks.core import Block, Repeat, Use, iterate_cost_lines
 from scalesearch.blocks.mixture import Mixture
 from scalesearch.blocks.polynomial import PopulationColumns
 from scalesearch.cost import evaluate_cost, find_protocol
-from scalesearch.cost.breakdown import FLOAT32_BYTES
-from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS
+from scalesearch.cost.breakdown import FLOAT32_BYTES, CostBreakdown, work_steps
+from scalesearch.cost.protocol import DEFAULT_WORK_WEIGHTS, training_protocol
 from scalesearch.nn.build import build_model, build_module
 from scalesearch.nn.causality import check_causality
 from scalesearch.nn.model import Seq2SeqModel
@@ -41,6 +45,8 @@ BATCH = 3
 TOLERANCE = 1e-9  # of logits in float64
 ACTIVATION_LENGTHS = 20, 24, 40  # source tokens, target tokens, and vocabulary
 ACTIVATION_TOLERANCE = 0.05  # of tensors saved by autograd
+MAX_PARTS = 4  # in a message
+MAX_ORIGIN_LENGTH = 600  # characters of a block or configuration in a message
 
 
 def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
@@ -64,18 +70,93 @@ def check_costs(specimen: BlockSample, kernel: str = "products") -> None:
         node.attention_kernel = kernel  # type: ignore[assignment]
     costs = evaluate_cost(specimen.block, replace(find_protocol("forward", S, T, V),
                                                   dense_windows=True))
-    _check_equal("params", costs["params.total"],
-                 sum(weight.numel() for weight in built.parameters()), specimen.block)
-    _, flops = count_flops(lambda: built(*make_inputs(specimen, device)))
-    _check_equal("MACs of a batch", BATCH * costs["macs.total"] + costs["macs.once"], flops // 2,
-                 specimen.block)
+    _check_params(costs, built, specimen.block)
+    _check_macs("MACs of a batch", costs, BATCH, built,
+                lambda: built(*make_inputs(specimen, device)), specimen.block, with_once=True)
     if device == "cpu":
         check_weights_used(built, built.requires_grad_()(*make_inputs(specimen, device)))
 
 
-def _check_equal(quantity: str, declared: float, counted: float, block: Any) -> None:
-    assert declared == counted, (f"{quantity}: the description has {declared:,}, and PyTorch "
-                                 f"counts {counted:,}, in {block}")
+def _check_params(costs: CostBreakdown, model: Module, origin: Any) -> None:
+    """Compare the number of weights with that of a module."""
+    counted = Counter[str]()
+    for path, weight in model.named_parameters():
+        counted[_part_path(path.rpartition(".")[0])] += weight.numel()
+    if costs["params.total"] != counted.total():
+        declared = Counter[str]()
+        for leaf in costs.leaf_costs:
+            declared[_part_path(leaf.path)] += leaf.params
+        raise AssertionError(_difference("params", declared, counted, origin))
+
+
+def _check_macs(quantity: str, costs: CostBreakdown, batch: int, model: Module,
+                run: Callable[[], Any], origin: Any, *, with_once: bool) -> Any:
+    """Compare the MACs of a pass with its FLOPs, and return the result of the pass.
+
+    Args:
+        run: the pass of ``batch`` sentences.
+        origin: block or configuration, for the message.
+        with_once: whether the pass includes the work on weights only.
+    """
+    result, flops = count_flops(run)
+    if batch * costs["macs.total"] + with_once * costs["macs.once"] != flops // 2:
+        declared = Counter[str]()
+        for leaf in costs.leaf_costs:
+            declared[_part_path(leaf.path)] += batch * leaf.macs
+        training = training_protocol(costs.protocol)
+        for line in iterate_cost_lines(costs.block, vocab=costs.protocol.shared_vocab):
+            declared[_part_path(line.path)] += with_once * work_steps(line, "once", training)
+        raise AssertionError(_difference(quantity, declared, _macs_by_part(model, run), origin))
+    return result
+
+
+def _macs_by_part(model: Module, run: Callable[[], Any]) -> Counter[str]:
+    """Count the MACs of each module itself, without those of its parts, by path."""
+    paths = {node: _part_path(path) for path, node in model.named_modules()}
+    flops = Counter[str]()
+    open_paths = [""]
+
+    def enter(node: Any, args: Any) -> None:
+        charge()
+        open_paths.append(paths.get(node, open_paths[-1]))
+
+    def leave(node: Any, args: Any, output: Any) -> None:
+        charge()
+        open_paths.pop()
+
+    def charge() -> None:
+        flops[open_paths[-1]] += counter.get_total_flops() - flops.total()
+
+    with (FlopCounterMode(display=False) as counter, register_module_forward_pre_hook(enter),
+          register_module_forward_hook(leave)):
+        run()
+        charge()
+    return Counter({path: count // 2 for path, count in flops.items()})
+
+
+def _part_path(path: str) -> str:
+    """Return the path of a module without the indices of layers, as equal layers have one line."""
+    return ".".join(name for name in path.split(".") if not name.isdigit())
+
+
+def _difference(quantity: str, declared: Counter[str], counted: Counter[str], origin: Any) -> str:
+    """Describe two unequal counts: the parts that differ, and the block or configuration."""
+    paths = sorted(declared.keys() | counted.keys(),
+                   key=lambda path: -abs(declared[path] - counted[path]))
+    differing = [path for path in paths if declared[path] != counted[path]]
+    parts = "; ".join(f"{path or 'the block itself'}: {declared[path]:,} and {counted[path]:,}"
+                      for path in differing[:MAX_PARTS])
+    return (f"{quantity}: the description has {declared.total():,}, and PyTorch counts "
+            f"{counted.total():,}. The difference is in {parts}. In {_short(origin, differing[0])}")
+
+
+def _short(origin: Any, path: str = "") -> str:
+    """Shorten a block or a configuration; of a configuration, show the keys of a part's stack."""
+    stack = path.partition(".")[0]
+    if isinstance(origin, Mapping) and any(key.startswith(f"{stack}.") for key in origin):
+        origin = {key: value for key, value in origin.items()
+                  if "." not in key or key.startswith(f"{stack}.")}
+    return shorten(str(origin), MAX_ORIGIN_LENGTH, placeholder=" …")
 
 
 def check_weights_used(model: Module, output: Tensor) -> None:
@@ -87,9 +168,8 @@ def check_weights_used(model: Module, output: Tensor) -> None:
     names, weights = zip(*model.named_parameters()) if any(
         True for _ in model.parameters()) else ((), ())
     grads = torch.autograd.grad(output.sum(), weights, allow_unused=True) if weights else ()
-    assert not [name
-                for name, grad in zip(names, grads)
-                if grad is None], f"{model.block}: weights without effect"
+    unused = [name for name, grad in zip(names, grads) if grad is None]
+    assert not unused, f"weights without effect: {', '.join(unused)}. In {_short(model.block)}"
     for node in (node for node in model.modules() if isinstance(node, Module)):
         for name, part in node.block.parts().items():
             repeat = part.block if isinstance(part, Use) else part
@@ -122,7 +202,9 @@ def check_output_projections(specimen: BlockSample) -> None:
             for weight in built.get_submodule(name).parameters():
                 weight.zero_()
     assert not names or not built(
-        *make_inputs(specimen, "cpu")).any(), f"{specimen}: not zero if {names} are zero"
+        *make_inputs(specimen, "cpu")).any(), (
+        f"output_projections: the output is not zero if the weights of {', '.join(names)} are. "
+        f"In {_short(specimen.block)}")
 
 
 def check_population_costs(block: Block) -> None:
@@ -136,8 +218,10 @@ def check_population_costs(block: Block) -> None:
     costs = evaluate_cost(block, protocol)
     polynomials = evaluate_cost(as_columns(block, columns), protocol)
     population = columns.evaluate({name: polynomials[name] for name in costs.values})
-    assert {name: list(pair) for name, pair in population.items()} == {
-        name: [value] * 2 for name, value in costs.values.items()}
+    differing = [f"{name}: {value} and {list(population[name])}"
+                 for name, value in costs.values.items() if list(population[name]) != [value] * 2]
+    assert not differing, (f"costs of one block and of two equal blocks as arrays: "
+                           f"{'; '.join(differing[:MAX_PARTS])}. In {_short(block)}")
 
 
 def check_model(architecture: ModelSpec, seed: int) -> None:
@@ -159,8 +243,7 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
     costs = evaluate_cost(architecture.block, protocol)
     config = architecture.config
     model = build_model(architecture.block, vocab=vocab, seed=seed, dtype=torch.float64).eval()
-    _check_equal("params", costs["params.total"],
-                 sum(weight.numel() for weight in model.parameters()), config)
+    _check_params(costs, model, config)
     check_causality(model, vocab)
     generator = torch.Generator().manual_seed(seed)
     source, target = (torch.randint(4, vocab, (2, n), generator=generator) for n in (s, t))
@@ -169,21 +252,20 @@ def check_model(architecture: ModelSpec, seed: int) -> None:
     model.requires_grad_(False)
     for weight in model.parameters():
         weight += 0.05 * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
-    whole, flops = count_flops(lambda: model(source, target))
     # MACs on weights only do not depend on the batch size.
-    _check_equal("MACs of a batch", 2 * costs["macs.total"] + costs["macs.once"], flops // 2,
-                 config)
+    whole = _check_macs("MACs of a batch", costs, 2, model, lambda: model(source, target), config,
+                        with_once=True)
     with model.cached_weights():
-        assert _close(model(source, target), whole), config
+        _check_logits("of cached weights", model(source, target), whole, config)
         for name, decode in (("decode", decode_stepwise), ("delight", decode_without_cache)):
-            steps, flops = count_flops(lambda decode=decode: decode(model, source, target))
             protocol = replace(find_protocol(name, s, t, vocab), work_weights=DEFAULT_WORK_WEIGHTS,
                                dense_windows=True)
-            _check_equal(f"MACs of a batch, by the protocol {name}", 2 * evaluate_cost(
-                architecture.block, protocol)["macs.total"], flops // 2, config)
-            assert _close(steps, whole), (name, config)
+            steps = _check_macs(f"MACs of a batch, by the protocol {name}",
+                                evaluate_cost(architecture.block, protocol), 2, model,
+                                partial(decode, model, source, target), config, with_once=False)
+            _check_logits(f"by the protocol {name}", steps, whole, config)
         model.set_attention("fused")
-        assert _close(model(source, target), whole), config
+        _check_logits("of fused attention", model(source, target), whole, config)
 
 
 def check_activations(architecture: ModelSpec) -> None:
@@ -195,7 +277,7 @@ def check_activations(architecture: ModelSpec) -> None:
     declared, saved = activations(architecture.block, *ACTIVATION_LENGTHS)
     assert abs(declared - saved) <= ACTIVATION_TOLERANCE * saved, (
         f"activations: the description has {declared:,} numbers per sentence, and autograd saves "
-        f"{saved:,}, in {architecture.config}")
+        f"{saved:,}. In {_short(architecture.config)}")
 
 
 def activations(block: Block, s: int, t: int, vocab: int) -> tuple[int, int]:
@@ -230,8 +312,11 @@ def count_saved(model: Any, s: int, t: int, vocab: int, batch: int) -> int:
     return sum(storage.nbytes() for storage in storages.values()) // FLOAT32_BYTES
 
 
-def _close(logits: Tensor, expected: Tensor) -> bool:
-    return torch.allclose(logits, expected, rtol=0, atol=TOLERANCE)
+def _check_logits(name: str, logits: Tensor, expected: Tensor, config: Any) -> None:
+    difference = (logits - expected).abs().max().item()
+    assert difference <= TOLERANCE, (
+        f"logits {name} differ from those of a full pass by up to {difference:.2g}. "
+        f"In {_short(config)}")
 
 
 def count_flops(run: Callable[[], Any]) -> tuple[Any, int]:

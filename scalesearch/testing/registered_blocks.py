@@ -174,8 +174,10 @@ def check_count(space: Space) -> None:
         except UnbuildableError:
             continue
     counter = FeasibleCounter(Decomposition(space, protocol, CHECKED_COSTS), [])
-    assert (counter.n_candidates, counter.n_valid, counter.count_distinct([])) == (
-        num_candidates, len(ids), len(set(ids)))
+    counted = (counter.n_candidates, counter.n_valid, counter.count_distinct([]))
+    listed = (num_candidates, len(ids), len(set(ids)))
+    assert counted == listed, ("candidates, valid ones, and distinct architectures: `feasible` "
+                               f"counts {counted}, and the list of all has {listed}")
 
 
 def check_search(space: Space, key: str, name: Any) -> None:

@@ -24,7 +24,7 @@ from scalesearch.studies.engine.setup import (
     check_costs_of_blocks,
     make_evaluator,
 )
-from scalesearch.testing import BlockSample, check_ffn, checks, registered_blocks
+from scalesearch.testing import BlockSample, check_ffn, check_model, checks, registered_blocks
 from tests.errors import refuses
 
 
@@ -92,6 +92,24 @@ def test_failed_check_prints_declared_and_counted_macs(monkeypatch: pytest.Monke
     with pytest.raises(AssertionError) as caught:
         checks.check_costs(BlockSample(grouped, ((SRC, 8),)))
     assert f"{declared:,}" in str(caught.value) and f"{counted:,}" in str(caught.value)
+    assert "The difference is in up: 2,400 and 4,800. In Grouped(" in str(caught.value)
+
+
+@pytest.mark.parametrize("shapes, forward, expected", [
+    ({}, lambda self, module, x: x @ x.new_ones(8, 8), "encoder.layers.ffn: 0 and "),
+    ({"weight": (8, 8)}, lambda self, module, x: x, "encoder.layers.1.ffn.weight"),
+], ids=["MACs", "unused weight"])
+def test_failed_check_of_a_model_names_the_part(
+        shapes: dict[str, Any], forward: Any, expected: str,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Grouped, "parts", lambda self: {})
+    monkeypatch.setattr(Grouped, "weights", lambda self: shapes)
+    monkeypatch.setattr(Grouped, "forward", forward)
+    model = Space.from_python({"width": 8, "encoder": {"depth": 2, "ffn": {"maxout": {}}}})
+    with pytest.raises(AssertionError) as caught:
+        check_model(model.single_architecture(), 1)
+    message = str(caught.value)
+    assert expected in message and "'decoder." not in message and len(message) < 1000
 
 
 def test_check_of_search_logs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
