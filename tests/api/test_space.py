@@ -167,7 +167,7 @@ def test_trades_keep_the_constraint():
 def test_errors_have_code_and_position(small):
     with refuses("no-such-file", "slimm", "slim"):
         ss.space("slimm")
-    with refuses("bad-syntax", place="<python>: "):
+    with refuses("bad-syntax", place="width: "):
         ss.space({"width": "64 |"})
     with refuses("unknown-key", "widht", "width"):
         ss.space(small).architecture(widht=3)

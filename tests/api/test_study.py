@@ -211,8 +211,11 @@ def test_key_of_an_argument_is_named_once():
 
 
 def test_errors_of_a_mapping_have_positions():
-    with refuses("missing-key", place="<python>: "):
+    with refuses("missing-key", place="`"):
         ss.study({"study": "x"})
+    with refuses("bad-value", place="data.train: `source`"):
+        ss.study({"study": "x", "objectives": {"loss": "min"}, "recipe": {"steps": 4},
+                  "space": {"width": 8}, "data": {"train": "text"}})
     with refuses("not-serializable", "object"):
         ss.study({"study": object()})
     with refuses("not-serializable", "HypervolumeGP"):

@@ -61,8 +61,8 @@ class SourcePosition:
         if not self.source.has_lines:
             return self.source.name
         if self.source.name == PYTHON_VALUES:  # the user did not write its lines
-            path = self.source.key_path(self.line) if (self.line, self.column) != (0, 0) else ""
-            return f"{PYTHON_VALUES}: {path}" if path else PYTHON_VALUES
+            is_whole = (self.line, self.column) == (0, 0)
+            return "" if is_whole else self.source.key_path(self.line)
         return f"{self.source.name}:{self.line + 1}:{self.column + 1}"
 
 
@@ -79,8 +79,9 @@ class Problem:
         position = self.position
         prefix = f"{position}: " if str(position) else ""
         key, separator, message = self.message.partition(": ")
-        if not separator or str(position).partition("=")[0].rpartition(": ")[2] != key:
-            message = self.message  # otherwise the position is the key
+        path = str(position).partition("=")[0].rpartition(": ")[2]
+        if not separator or not f"{path}.".startswith(f"{key}."):
+            message = self.message  # otherwise the position is the key, or inside it
         # the source line with carets under the place; tabs and wide characters count as displayed
         line = "".join(position.source.lines[position.line : position.line + 1])
         end = max(position.column + 1, min(position.end, len(line)))

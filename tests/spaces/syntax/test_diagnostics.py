@@ -108,7 +108,7 @@ def test_errors_can_be_pickled():
 def test_errors_in_python_forms_show_their_key():
     with pytest.raises(ConfigError) as caught:
         Space.from_python({"width": 3, "norm": "psot"}, SMALL)
-    assert str(caught.value).startswith("<python>: norm: `psot` is not one of")
+    assert str(caught.value).startswith("norm: `psot` is not one of")
 
 
 def test_key_path_of_a_line_in_block_style():
