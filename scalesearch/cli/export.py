@@ -37,8 +37,10 @@ def command(model: str, trial: int | None, best: str | None, constraint: str | N
     """Export the best trial of a study, its trial TRIAL, or a trained model.
 
     The export is verified before the folder appears: its greedy translations of validation
-    sentences are compared with those of the model. `artifact.json` in the folder describes the
-    format, the provenance and the verification.
+    sentences are compared with those of the model, both in float32. (`translate` and `score` run a
+    trained model in bf16 on processors with fast bf16, unless its recipe has `precision: fp32`, so
+    a few more sentences can differ.) `artifact.json` in the folder describes the format, the
+    provenance and the verification.
 
     \b
     Example: scalesearch export runs/model --to ctranslate2 --quantize int8

@@ -97,17 +97,21 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
                     "sentences": n_lines,
                     "lowercase": first.checkpoint.is_lowercase, "notes": notes,
                     "models": [{"model": translator.folder,
-                                "decoding": translator.decoding.description, **numbers,
+                                "decoding": translator.decoding.description,
+                                "compute_type": translator.compute_type or None, **numbers,
                                 **model_scores}
                                for translator, numbers, model_scores
                                in zip(translators, line_numbers, scores)]})
         return
     names = distinct_names(models)  # of the rows; the legend has the whole paths
-    legend = [f"{name}: {translator.folder} ({translator.decoding.description})"
-              for name, translator in zip(names, translators)]
+    descriptions = [", ".join(filter(None, (translator.decoding.description,
+                                            translator.compute_type)))
+                    for translator in translators]
+    legend = [f"{name}: {translator.folder} ({description})"
+              for name, translator, description in zip(names, translators, descriptions)]
     if len(translators) > len(models):
         names.append(" + ".join(names))
-        legend.append(f"{names[-1]}: ({translators[-1].decoding.description})")
+        legend.append(f"{names[-1]}: ({descriptions[-1]})")
     if "p" in scores[0].get("bleu", {}) and len(scores) > 1:
         legend.append(f"difference: score minus the score of {names[0]}, with a 95 % interval by "
                       "paired bootstrap. p: probability of such a difference if the two models "

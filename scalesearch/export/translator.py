@@ -36,6 +36,7 @@ class Translator:
 
     Attributes:
         decoding: search options; options that are not set come from the recipe of the model.
+        compute_type: number type of matrix products on this machine; empty if it is unknown.
         notes: why translations are less accurate on this machine, or may differ from verified ones.
 
     Raises:
@@ -58,6 +59,7 @@ class Translator:
             from scalesearch.export.export import open_artifact
 
             self.checkpoint, decoder = open_artifact(folders[0], threads or 1)
+            self.compute_type = decoder.compute_type
             self.notes = [note for note in (decoder.accuracy_note, decoder.version_note) if note]
             self._decode: DecodeFunction = (
                 lambda split, search: decoder.translate(split, self.checkpoint, search))
@@ -65,6 +67,7 @@ class Translator:
             self.checkpoint = read_ensemble(folders)
             recipe = Recipe(steps=1, threads=threads, precision=self.checkpoint.recipe.precision)
             hardware = Hardware.from_recipe(recipe)
+            self.compute_type = hardware.dtype
             self.checkpoint.model.to(hardware.device).set_attention(hardware.attention_kernel)
             self._decode = lambda split, search: translate(
                 self.checkpoint.model, split, self.checkpoint.tokenizer, hardware, search)

@@ -69,6 +69,7 @@ def test_models_are_compared_with_the_first(place: Path) -> None:
     shown = run(score_verb, *models[:2], *text_of(place), "--samples", "50").stdout
     assert f"{second['chrf']['p']:.4f}" in shown
     compared = f"{second['chrf']['difference']:+.2f} ± {second['chrf']['difference_half']:.2f}"
+    assert f", {first['compute_type']}) " in " ".join(shown.split())
     assert compared in shown and "minus the score of model1," in " ".join(shown.split())
     for model in models[:2]:
         assert f"{model.name}: {model} (" in shown.replace("\n", "")
@@ -121,7 +122,7 @@ def test_models_of_tokenized_text_are_scored_on_tokens(
                              "--json").stdout)["models"]
     assert [model[name]["score"] for name in metrics] == [result.metrics[name] for name in metrics]
     assert model["model"] and set(metrics) == model.keys() - {
-        "model", "decoding", "cropped", "reached_limit"}
+        "model", "decoding", "compute_type", "cropped", "reached_limit"}
     train(tiny(), corpus_of(TASKS[task], tmp_path), recipe(), tmp_path / "other")
     with refuses("models-incompatible", "tokenized False"):
         raise run(score_verb, tmp_path / "model", tmp_path / "other", *sides).exception

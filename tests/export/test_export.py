@@ -21,7 +21,7 @@ from scalesearch.export.export import Artifact, VerificationSample, export_model
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.export.translator import Translator
 from scalesearch.tasks import TASKS
-from scalesearch.training import read_checkpoint, train
+from scalesearch.training import hardware, read_checkpoint, train
 from scalesearch.training.input_files import load_data
 from scalesearch.training.scoring.evaluate import DecodingOptions, translate_lines
 from tests.bounds import invoke_bounded
@@ -88,8 +88,10 @@ def test_language_model_is_verified_by_continuations(tmp_path: Path) -> None:
     assert len(
         sample.split) == 5 and 0 < sample.split.source_ids.lengths.max() <= corpus.spec.window // 2
     report = export_model(trained, tmp_path / "out", Right(), "none", sample).verification
-    assert (report["sentences"], report["float"]) == (5, {"different": 0})
-    assert report["model"] == {name: result.metrics[name] for name in task.metrics}
+    assert (report["sentences"], report["float"]) == (5, {"different": 0,
+                                                         "compute_type": "float32"})
+    assert {name: report["model"][name] for name in task.metrics} == {
+        name: result.metrics[name] for name in task.metrics}
     with refuses("export-differs", "5 of 5"):
         export_model(trained, tmp_path / "wrong", Faulty(), "none", sample)
 
@@ -255,6 +257,19 @@ def test_unsupported_model_is_refused_with_other_formats(trained_folder, tmp_pat
         export_model(gated, tmp_path / "out", get_format("ctranslate2"), "int8", None)
     with refuses("unknown-quantization", "int8, int16, bf16, none"):
         export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_verification_reports_both_precisions(is_fast, trained_folder, sample, tmp_path,
+                                              monkeypatch):
+    monkeypatch.setattr(hardware, "has_fast_bf16", lambda device: is_fast)
+    artifact = export_model(read_checkpoint(trained_folder), tmp_path / "out", Right(), "none",
+                            sample)
+    lines = artifact.summary_lines()
+    assert [line.endswith("computed in float32")
+            for line in lines if line.startswith(("model:", "float:"))] == [True, True]
+    assert any("translate and score run the trained model in bf16" in line
+               for line in lines) == is_fast
 
 
 def test_summary_has_compute_type_and_accuracy_note():
