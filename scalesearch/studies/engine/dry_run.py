@@ -124,7 +124,7 @@ class DryRun:
         """Print the findings for people."""
         notes = (describe_uneven_heads(trial.config) for trial in (*self.fixed, *self.proposals))
         warnings = [f"warning: {note}" for note in next(filter(None, notes), [])]
-        for line in (*self._describe(), *warnings, *setup.warn_of_unused(self.spec),
+        for line in (*self._describe(), *warnings, *setup.study_warnings(self.spec),
                      *describe_forecast(self.forecast)):
             print_text(line, console)
         console.print(self._table())

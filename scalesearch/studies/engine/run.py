@@ -117,7 +117,7 @@ def describe_start(spec: StudySpec, runner: Runner) -> list[str]:
                  f"{format_count(spec.seeds.references, 'seed')} each, {runner.describe()}",
                  *(f"not trained: {name} ({reason})"
                    for name, reason in spec.architectures.excluded.items())]
-    lines += [f"Recipe: {spec.recipe_text}", *setup.warn_of_unused(spec)]
+    lines += [f"Recipe: {spec.recipe_text}", *setup.study_warnings(spec)]
     if runner.shares_gpus and runner.slots > 1 and (spec.recipe.minutes or spec.recipe.cpu_minutes):
         lines.append("Warning: trials share a GPU, so a budget in minutes gives each trial another "
                      "number of updates; set `steps`, `tokens` or `epochs`, or "

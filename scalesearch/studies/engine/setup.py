@@ -37,6 +37,7 @@ from scalesearch.studies.trials.record import SEARCH_PACKAGES
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import StudyMeta, TeacherMeta
 from scalesearch.studies.trials.trial import State
+from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 from scalesearch.training.result import Result, package_versions
 
 FEW_SAMPLES = 64  # random candidates before the space is counted exactly
@@ -97,9 +98,15 @@ def drop_infeasible_architectures(spec: StudySpec, evaluator: Evaluator) -> Stud
     return spec.replace(architectures=feasible)
 
 
-def warn_of_unused(spec: StudySpec) -> list[str]:
-    """Return a warning about parameters of the space that no model reads, if there are any."""
-    return [f"warning: {note}" for note in spec.space.describe_unused()]
+def study_warnings(spec: StudySpec) -> list[str]:
+    """Return warnings about objectives without quality, and parameters that no model reads."""
+    notes = list(spec.space.describe_unused())
+    names = {objective.name for objective in spec.objectives}
+    if names and names.isdisjoint(METRICS.keys() - set(EFFICIENCY_METRICS)):
+        notes.append(f"no objective measures quality ({', '.join(sorted(names))}), so the smallest "
+                     "models are the best and their scores have no effect; add a metric such as "
+                     "`bleu: max` or `loss: min` to `objectives`")
+    return [f"warning: {note}" for note in notes]
 
 
 def check_feasible(evaluator: Evaluator, seed: int) -> None:

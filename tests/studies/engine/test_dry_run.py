@@ -133,6 +133,18 @@ def test_dry_run_and_run_name_parameters_that_no_model_reads(tmp_path, monkeypat
         assert re.search("warning: no effect in decoder-only models: .*adapt", output)
 
 
+@pytest.mark.parametrize("objectives, warns", [("params.total: min, macs.total: min", True),
+                                               ("loss: min, macs.total: min", False)])
+def test_dry_run_and_run_warn_of_objectives_without_quality(
+        tmp_path, monkeypatch, objectives, warns):
+    monkeypatch.setattr(sys.modules[__name__], "STUDY", STUDY.replace(
+        "bleu: {direction}, params.total: min", objectives))
+    _, text = dry_run_text(tmp_path, monkeypatch)
+    lines = describe_start(read_study(tmp_path / "tiny.yaml"), InProcessRunner(print))
+    for output in (text, "\n".join(lines)):
+        assert ("warning: no objective measures quality" in output) == warns
+
+
 @pytest.mark.parametrize("vocab, warns", [(500, True), (120, False), ("corpus", False)])
 def test_dry_run_warns_of_costs_for_another_vocabulary(tmp_path, monkeypatch, vocab, warns):
     monkeypatch.setattr(sys.modules[__name__], "STUDY",
