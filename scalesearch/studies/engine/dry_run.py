@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import pandas as pd
@@ -50,6 +51,8 @@ from scalesearch.studies.trials.trials import Trials
 from scalesearch.studies.warm_start import WarmStart, choose_warm_start
 from scalesearch.terminal import format_count, format_share, make_table, print_text
 
+WIDTH_BEFORE_NAME = 52  # of the table of learning rates
+MIN_NAME_WIDTH = 20
 MAX_ROWS_PRINTED = 8
 # feasible candidates drawn, after which their share is known to a twentieth of itself
 MAX_FEASIBLE_SAMPLES = 400
@@ -131,8 +134,11 @@ class DryRun:
         for line in self._describe_proposals():
             print_text(line, console)
         if self.learning_rates:
+            # A name that is wider than the rest of the line is broken at its dots.
+            room = max(MIN_NAME_WIDTH, console.width - WIDTH_BEFORE_NAME)
             rows = [(row["role"], format_number(row["params"]), f"{row['lr']:.3g}",
-                     f"× {row['init']:.3g}", row["optimizer"], row["first"])
+                     f"× {row['init']:.3g}", row["optimizer"],
+                     fill(row["first"].replace(".", ". "), room).replace(". ", "."))
                     for row in self.learning_rates]
             console.print(make_table(
                 ("weights", "params", "peak lr", "init scale", "optimizer", "example"), rows,

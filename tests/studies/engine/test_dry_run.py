@@ -71,12 +71,12 @@ DEFAULTS = {"direction": "max", "width": 16, "reference": [], "trials": 2, "more
             "budget": "40k"}
 
 
-def dry_run_text(folder, monkeypatch, **changes):
+def dry_run_text(folder, monkeypatch, console_width=300, **changes):
     monkeypatch.chdir(folder)
     (folder / "tiny.yaml").write_text(STUDY.format(**{**DEFAULTS, **changes}))
     findings = dry_run(read_study(folder / "tiny.yaml"))
     output = io.StringIO()
-    findings.show(Console(file=output, width=300))
+    findings.show(Console(file=output, width=console_width))
     return dry_run_to_json(findings), output.getvalue()
 
 
@@ -88,6 +88,13 @@ def test_dry_run_prints_the_hyperparameters_of_proposals(tmp_path, monkeypatch):
         values = [f"{name} {value}" for name, value in proposal["params"].items()]
         printed = [described[f"trial {number}"], *filter(None, [described.get("all")])]
         assert sorted(", ".join(printed).split(", ")) == sorted(values)
+
+
+def test_names_of_weights_are_broken_at_dots(tmp_path, monkeypatch):
+    _, text = dry_run_text(tmp_path, monkeypatch, console_width=80)
+    table = text[text.index("Learning rates of"):]
+    assert "encoder.layers.0." in table and "attention.query.weight" in table
+    assert max(map(len, table.splitlines())) <= 80
 
 
 def test_dry_run_names_references_over_budget(tmp_path, monkeypatch):
