@@ -115,6 +115,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.spaces.schema.builtin import resolve_params
     from scalesearch.studies.forecast import read_gain
     from scalesearch.studies.monitor.format import format_phases
+    from scalesearch.studies.monitor.running import running_trial
     from scalesearch.studies.trials.trial import Origin, State
 
     trial = get_trial(results, number)
@@ -133,7 +134,9 @@ def print_trial(results: Results, number: int, console: Console) -> None:
                       f"{gain.paused[str(number)]:.3g}, {gain.new:.3g} for the best new candidate")
     origin = (results.study.meta.architecture_noun if trial.origin == Origin.REFERENCE
               else trial.origin)
-    facts = {"state": trial.state, "origin": origin, "label": trial.label,
+    status = (f" ({running_trial(results.study, trial).status})" if trial.state == State.PENDING
+              else "")  # the status of the table of `study status`
+    facts = {"state": f"{trial.state}{status}", "origin": origin, "label": trial.label,
              "replicate of trial": trial.original,
              "on the front": "yes" if number in set(results.front["trial"]) else "no",
              "reason": trial.reason or pause, "architecture": trial.architecture,

@@ -19,6 +19,7 @@ from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
 from tests.cli.study.commands import call_study as call
 from tests.errors import refuses
+from tests.studies.event_study import EventStudy
 from tests.studies.fakes import FakeSpace, fake_result, make_driver, make_plan
 from tests.studies.noisy import noisy_work, seeded_plan
 from tests.studies.pages import page_of
@@ -237,6 +238,12 @@ def repeated_result(folder, job):
     result["metrics"] |= {"validation_loss": 1.0, "perplexity": 3.0, "validation_perplexity": 4.0,
                           "synthetic": False}
     return result
+
+
+def test_show_prints_the_status_of_a_trial_in_training(tmp_path):
+    study = EventStudy(tmp_path).propose(0)
+    study.write_worker_files(0, step=100, share=0.25, seconds=30)
+    assert re.search(r"state +pending \(training\)", call("show", tmp_path, 0))
 
 
 def test_show_prints_each_score_once(tmp_path):
