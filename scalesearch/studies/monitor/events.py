@@ -85,7 +85,7 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
     """Describe an event; ``trial`` is the trial after it. Empty for proposals."""
     match event_type:
         case EventType.STARTED:
-            note = f", attempt {trial.attempts}" if trial.attempts > 1 else ""
+            note = f", start {trial.attempts}" if trial.attempts > 1 else ""
             note = f", resumed from rung {len(trial.rungs)}" if trial.rungs else note
             label = f" [{trial.label}]" if trial.label else ""
             label += (f" [seed {trial.seed} of trial {trial.original}]"

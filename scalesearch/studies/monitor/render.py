@@ -145,11 +145,11 @@ def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
             "val loss": _optional(trial.validation_loss, "{:.3f}".format),
             "to rung": str(trial.rung or "end"),
             "left": format_duration(trial.seconds_left or 0) if is_timed else trial.status,
-            "try": str(trial.attempt),
+            "start": str(trial.attempt),
             "worker": f"{trial.host}, process {trial.pid}" if trial.host else ""})
     has_retries = any(trial.attempt > 1 for trial in shown)
     hidden = {*(() if is_wide else ("architecture", "worker")),
-              *(() if is_wide or has_retries else ("try",)),
+              *(() if is_wide or has_retries else ("start",)),
               *(() if snapshot.rungs else ("to rung",))}
     return _table("In training" if snapshot.owner.state == RUNNING else "Interrupted", rows, hidden,
                   ["red" if trial.status == SILENT else "" for trial in shown])

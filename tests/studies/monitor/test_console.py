@@ -46,6 +46,11 @@ def test_start_event_names_the_architecture_once():
         assert label in text and text.count("ab12") == 1
 
 
+def test_start_event_counts_starts_not_attempts():
+    text = describe_event(EventType.STARTED, Trial(0, State.PENDING, attempts=3))
+    assert text == "trial 0 in training, start 3"  # `attempts:` of a study counts crashes
+
+
 def test_lines_report_reason_of_restart(tmp_path):
     lines = []
     make_driver(tmp_path, make_plan(1), work=breaking_work, view=LineConsole(lines.append)).run()
