@@ -151,7 +151,7 @@ class Model(Displayable):
         """Scores of the training run, with their signatures."""
         if self.result:
             return self.result.metrics
-        return dict(self.artifact.provenance) if self.artifact else {}
+        return dict(self.artifact.provenance.get("metrics", {})) if self.artifact else {}
 
     def module(self) -> Module:
         """Load the trained ``nn.Module``, in eval mode on the CPU."""

@@ -100,6 +100,10 @@ def test_exported_artifact_loads_as_a_model(model, folder):
     assert exported.metrics
     with refuses("already-exists", "artifact", "out="):
         model.export("torch", folder / "artifact")
+    other = folder / "other"  # formats other than torch have no result
+    other.mkdir()
+    (other / "artifact.json").write_bytes((folder / "artifact/artifact.json").read_bytes())
+    assert Model(other).metrics == model.metrics
     recipe = folder / "artifact/recipe.json"
     recipe.write_text(recipe.read_text().replace('"beam": 2', '"beam": 3'))
     with refuses("file-damaged", "recipe.json"):
