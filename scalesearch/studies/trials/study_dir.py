@@ -143,9 +143,9 @@ class StudyDir:
 
     def check_complete(self) -> None:
         """Check that the log has every trial with a record. Raises UserError if it was cut."""
-        known = {trial.folder for trial in self.trials}
+        logged = {trial.folder for trial in self.trials}
         unknown = sorted(file.parent.name for file in self.folder.glob("trials/*/record.json")
-                         if file.parent.name not in known)
+                         if file.parent.name not in logged)
         if unknown:
             raise self.log.damaged_error(": the end is missing: the log lacks "
                                          f"{format_count(len(unknown), 'trial')} with a record, "
