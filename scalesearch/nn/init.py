@@ -19,7 +19,7 @@ from scalesearch.errors import UserError
 from scalesearch.nn.module import Module
 
 INITIALIZATIONS = ("scheme", "heads", "table", "tokens", "cores", "table cores", "one", "zero")
-Initializer = Callable[[Block, Tensor, torch.Generator], None]
+Initializer = Callable[[int, Tensor, torch.Generator], None]  # number of inputs, weight
 
 
 def initialize(model: Module, scheme: str, seed: int) -> None:
@@ -68,7 +68,7 @@ def initialize(model: Module, scheme: str, seed: int) -> None:
                         draw = next((initializers[key] for key in keys if key in initializers),
                                     initializers["default"])
                         for part in weight if initialization == "heads" else (weight,):
-                            draw(node.block, part, generator)
+                            draw(fan_in(node.block, name), part, generator)
 
 
 def chain_std(block: Any, initialization: str, path: str) -> tuple[float, float]:
@@ -92,46 +92,47 @@ def chain_std(block: Any, initialization: str, path: str) -> tuple[float, float]
     return float((variance / cores.bond ** (n - 1)) ** (1 / (2 * n))), float(variance**0.5)
 
 
-def xavier_uniform(block: Block, weight: Tensor, generator: torch.Generator,
+def xavier_uniform(n_inputs: int, weight: Tensor, generator: torch.Generator,
                    gain: float = 1.0) -> None:
     """Initialize a matrix by Xavier-uniform."""
     torch.nn.init.xavier_uniform_(weight, gain, generator=generator)
 
 
-def orthogonal(block: Block, weight: Tensor, generator: torch.Generator) -> None:
+def orthogonal(n_inputs: int, weight: Tensor, generator: torch.Generator) -> None:
     """Initialize an orthogonal matrix."""
     torch.nn.init.orthogonal_(weight, generator=generator)
 
 
-def tied_readout(block: Block, weight: Tensor, generator: torch.Generator) -> None:
+def tied_readout(n_inputs: int, weight: Tensor, generator: torch.Generator) -> None:
     """Initialize an untied output matrix like a tied one, so that logits are small."""
     weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
 
 
-def zeros(block: Block, weight: Tensor, generator: torch.Generator) -> None:
+def zeros(n_inputs: int, weight: Tensor, generator: torch.Generator) -> None:
     """Set a weight to zero."""
     weight.zero_()
 
 
-def torch_default(block: Block, weight: Tensor, generator: torch.Generator) -> None:
-    """Initialize weights and biases uniformly in ±1/√fan_in, as ``torch.nn.Linear``."""
-    n_inputs = weight[0].numel() if weight.dim() > 1 else _bias_fan_in(block)
+def torch_default(n_inputs: int, weight: Tensor, generator: torch.Generator) -> None:
+    """Initialize weights and biases uniformly in ±1/√n_inputs, as ``torch.nn.Linear``."""
     bound = n_inputs**-0.5
     weight.uniform_(-bound, bound, generator=generator)
 
 
 def fan_in(block: Block, name: str) -> int:
-    """Return the number of inputs of each output of the matrix ``name``."""
-    inner = block.weights()[name][2 if block.initialization(name) == "heads" else 1 :]
+    """Return the number of inputs of each output of the linear map that has the weight ``name``.
+
+    If a block has several matrices, and is not a product of them, each is a map of its own.
+    """
+    shapes = block.weights()
+    if "weight" in shapes:
+        name = "weight"
+    elif hasattr(block, "d_in"):  # a product of several matrices
+        return int(block.d_in)
+    elif len(shapes[name]) == 1:  # the bias of the first matrix
+        name = next((other for other, shape in shapes.items() if len(shape) > 1), name)
+    inner = shapes[name][2 if block.initialization(name) == "heads" else 1 :]
     return math.prod(extent for extent in inner if isinstance(extent, int))
-
-
-def _bias_fan_in(block: Block) -> int:
-    matrix = next((name for name, shape in block.weights().items()
-                   if len(shape) > 1 and block.initialization(name) in ("scheme", "heads")), None)
-    if matrix is None:  # the bias of a chain
-        return block.d_in  # type: ignore[attr-defined]
-    return fan_in(block, matrix)
 
 
 # The gain 1/√2 of queries, keys and values is that of Xavier for their concatenated matrix.
