@@ -177,7 +177,8 @@ def test_matrices_of_a_leaf_may_have_any_names(scheme: str) -> None:
         weight.data.fill_(torch.nan)
     initialize(module, scheme, 1)
     assert all(torch.isfinite(weight).all() for weight in module.parameters())
-    assert (fan_in(module.block, "before"), fan_in(module.block, "after")) == (5, 3)
+    inputs = [fan_in(module.block, name) for name in ("before", "after", "bias")]
+    assert inputs == [5, 3, 5], "the bias is that of the first matrix"
 
 
 def test_unknown_initializations_of_blocks_are_errors() -> None:

@@ -229,7 +229,7 @@ class DryRun:
             costs = [format_number(trial.costs[f"{what}.total"]) if trial.costs else ""
                      for what in ("params", "macs")]
             action = trial.reason or ("train" if trial.number in trained
-                                    else "duplicate of another")
+                                      else "duplicate of another")
             recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
             rows.append([trial.label if named else trial.number, *costs,
                          trial.architecture or "", *recipe, action])
@@ -287,8 +287,9 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     trials = Trials()
     resume = ""
     if study.has_started():
+        study.load().check_complete()
         try:
-            check_unchanged(spec.out, study.load().meta, meta)
+            check_unchanged(spec.out, study.meta, meta)
         except StudyChangedError as error:
             resume = f"--resume is refused: {error}"
         else:

@@ -12,7 +12,7 @@ from scalesearch.studies.config.fixed_architectures import FixedArchitecture
 from scalesearch.studies.config.reader import read_study
 from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.dry_run import dry_run, first_proposals
-from scalesearch.studies.engine.run import describe_start
+from scalesearch.studies.engine.run import describe_start, launch
 from scalesearch.studies.engine.setup import (
     build_sampler,
     make_evaluator,
@@ -20,6 +20,7 @@ from scalesearch.studies.engine.setup import (
     study_facts,
 )
 from scalesearch.studies.executors.local import InProcessRunner
+from scalesearch.studies.monitor.snapshot import StudyWatcher
 from scalesearch.studies.trials.trial import State
 from tests.errors import refuses
 from tests.studies.fakes import architecture_of, make_driver, make_plan, make_sampler_of
@@ -204,3 +205,16 @@ def test_dry_run_says_whether_the_study_can_be_resumed(tmp_path, monkeypatch):
     assert "0 candidates of these are complete; --resume trains the others" in text
     _, text = dry_run_text(tmp_path, monkeypatch, budget="30k")
     assert "--resume is refused" in text and "are complete" not in text
+    trial = study.trial_folder(study.trials[0])
+    trial.mkdir(parents=True)
+    (trial / "record.json").write_text("{}")
+    study.log.file.write_bytes(b"")
+    with refuses("log-damaged", trial.name):
+        dry_run_text(tmp_path, monkeypatch)
+
+
+def test_progress_of_a_small_space_counts_its_configurations(tmp_path, monkeypatch):
+    dry_run_text(tmp_path, monkeypatch, trials=5)
+    launch(read_study(tmp_path / "tiny.yaml", ["backend=inprocess"]), False,
+           Console(file=io.StringIO()))
+    assert StudyWatcher(tmp_path / "runs" / "tiny").snapshot().progress.candidates == (2.0, 2.0)
