@@ -114,8 +114,8 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
         legend.append(f"{names[-1]}: ({descriptions[-1]})")
     if "p" in scores[0].get("bleu", {}) and len(scores) > 1:
         legend.append(f"difference: score minus the score of {names[0]}, with a 95 % interval by "
-                      "paired bootstrap. p: probability of such a difference if the two models "
-                      "were equally good (two-sided)")
+                      "paired bootstrap. p: of sacreBLEU's paired bootstrap test, which is close "
+                      "to one-sided: it can be below 0.05 although the interval contains 0")
     _print_scores(names, scores, [*legend, *notes, *brevity_notes(names, scores, line_numbers)])
 
 
