@@ -96,7 +96,7 @@ def test_page_starts_with_best_member_and_budget(page, folder):
     front = load_results(folder).front
     best = front.loc[front["bleu"].astype(float).idxmax()]
     assert f"Best on the front: trial {best['trial']}" in page.text
-    assert "over the best reference, " in page.text
+    assert "; difference to the best reference (" in page.text
     assert "Budget: params.total <= 6,000." in page.text
     rows = [attributes for tag, attributes in page.tags
             if tag == "tr" and "data-trial" in attributes]

@@ -78,8 +78,8 @@ def _best_member_lines(facts: PageFacts) -> list[str]:
     gain = ""
     if len(others):
         other = others.loc[(sign * others[main].astype(float)).idxmin()]
-        gain = (f"; {row[main] - other[main]:+.2f} over the best {facts.meta.architecture_noun}, "
-                f"{other['label']}")
+        gain = (f"; difference to the best {facts.meta.architecture_noun} ({other['label']}): "
+                f"{row[main] - other[main]:+.2f}")
     return [f"Best on the front: {summarize_trial(row, shown)}{gain}.", *lines]
 
 
