@@ -1,8 +1,8 @@
 """Ablation table: costs, scores over seeds, and differences to a base.
 
-The interval of a difference is Student's t, with the variance between seeds pooled over all rows
-(see :mod:`scalesearch.pareto.noise`). It also holds for rows with one seed. If no row has two
-seeds, the interval is unknown.
+The interval of a difference is Student's t, with the variance between seeds pooled over all trials
+of the study (see :mod:`scalesearch.pareto.noise`). It also holds for rows with one seed. If no
+trial has two seeds, the interval is unknown.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from scalesearch.report.records import (
     check_metric,
     get_cost,
     labeled_records,
-    scores_over_seeds,
+    scores_by_trial,
     training_trial,
 )
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
@@ -101,10 +101,11 @@ class Ablation:
         """Sentences on the meaning of the numbers, and the rows that are not finished."""
         noise = (f"± is the {format_percent(self.confidence)} interval of a mean or a difference, "
                  f"by the noise between seeds (standard deviation {self.noise.sd:.3g}, pooled over "
-                 f"{format_count(self.noise.n_candidates, 'row')}, "
+                 f"{format_count(self.noise.n_candidates, 'architecture')}, "
                  f"{format_count(self.noise.df, 'degree')} of freedom), without a correction for "
                  "multiple comparisons." if self.noise.is_known
-                 else "No row has a second seed, so no score or difference has an interval.")
+                 else "No architecture has a second seed, so scores and differences have no "
+                      "intervals.")
         unfinished = ", ".join(map(repr, self.unfinished))
         return [noise, *([f"Without a finished run: {unfinished}."] if unfinished else []),
                 *filter(None, [self.cost_note])]
@@ -150,14 +151,13 @@ def build_ablation(records: Iterable[Record], metric: str, base: str | None = No
         raise UserError(f"{option('base', base)}: the study has no architecture of that name; it "
                         f"has {format_alternatives(labeled)}", code="unknown-architecture")
     check_metric(records, metric)
-    samples = {name: scores_over_seeds(record, records, metric) for name, record in labeled.items()}
+    scores = scores_by_trial(records, metric)
+    samples = {name: scores[training_trial(record)] for name, record in labeled.items()}
     base_sample = samples[base]
     if not base_sample:
         raise UserError(f"{base}: the base has no finished training run with a {metric} yet",
                         code="base-unfinished")
-    # keyed by trial, so that duplicates count once
-    noise = pool_noise({training_trial(labeled[name]): sample
-                        for name, sample in samples.items()}.values())
+    noise = pool_noise(scores.values())
     order = [base, *(name for name in labeled if name != base)]
 
     def build_row(name: str) -> AblationRow:

@@ -6,7 +6,8 @@ A record is the JSON of a trial. Replicates (``origin`` is ``replicate``) and du
 number of the trial that they repeat under ``original``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scalesearch.blocks.sizes import is_number
@@ -71,13 +72,15 @@ def score_names(record: Record) -> list[str]:
     return [name for name, value in pairs if is_number(value)]
 
 
-def scores_over_seeds(record: Record, records: Sequence[Record], metric: str) -> list[float]:
-    """Scores of all finished training runs of a record's architecture."""
-    trial = training_trial(record)
-    runs = [*(candidate for candidate in records if candidate["trial"] == trial),
-            *find_replicates(trial, records)]
-    scores = [get_score(run, metric) for run in runs if run["state"] == "complete"]
-    return [float(score) for score in scores if score is not None]
+def scores_by_trial(records: Iterable[Record], metric: str) -> defaultdict[int, list[float]]:
+    """Trial number to the scores of its finished training runs, of which replicates are a part."""
+    scores: defaultdict[int, list[float]] = defaultdict(list)
+    for record in records:
+        score = get_score(record, metric)
+        if record["state"] == "complete" and score is not None:
+            trial = record["original"] if is_replicate(record) else record["trial"]
+            scores[trial].append(float(score))
+    return scores
 
 
 def check_metric(records: Iterable[Record], metric: str) -> None:

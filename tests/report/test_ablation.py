@@ -66,9 +66,18 @@ def test_single_seeds_have_no_interval():
     assert ablation.rows[1].half_width is None
     assert ablation.format_cells().iloc[1, -1] == "+4.00"
     assert ablation.format_cells()["bleu"].tolist() == ["20.00", "24.00"]
-    assert "no score or difference has an interval" in ablation.notes()[0]
+    assert "scores and differences have no intervals" in ablation.notes()[0]
     table, comment = ablation.to_latex().split(r"\end{tabular}")
-    assert r"\pm" not in table and "No row has a second seed" in comment
+    assert r"\pm" not in table and "No architecture has a second seed" in comment
+
+
+def test_noise_is_pooled_over_all_trials_of_the_study():
+    named = records([20.0], [24.0])
+    searched = record(7, 22.0, 1007, 9007)
+    runs = [*named, searched, replicate(searched, 170, 23.0)]
+    ablation = build_ablation(runs, "bleu")
+    assert [row.name for row in ablation.rows] == ["r0", "r1"]
+    assert (ablation.noise.sd, ablation.noise.df) == (pytest.approx(math.sqrt(0.5)), 1)
 
 
 def test_unknown_metric_is_refused():

@@ -64,8 +64,9 @@ MAX_NAME_LENGTH = 60  # characters of a name in a figure
 MAX_Y_LABEL_LENGTH = 36  # characters of a label on one line of the vertical axis
 FIGURE_WIDTH = 5.2  # inches; text is still legible on a phone
 MAX_TICKS = 5  # per axis; drawing ticks takes most of the time of a small figure
-# inches to the left and below (labels of two lines, ticks of five digits), right, above
-MARGINS = (0.9, 0.63, 0.1, 0.11)
+# inches to the left and below (labels of two lines, ticks of five digits), to the right (half a
+# tick label), above
+MARGINS = (0.9, 0.63, 0.2, 0.11)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from scalesearch.report.records import (
     get_cost,
     get_score,
     labeled_records,
-    scores_over_seeds,
+    scores_by_trial,
     training_trial,
 )
 
@@ -99,6 +99,7 @@ def collect_architectures(records: Sequence[Record], labels: Iterable[str], metr
     """
     check_metric(records, metric)
     records_by_label = labeled_records(records)
+    scores_of = scores_by_trial(records, metric)
     architectures = []
     for label in labels:
         record = records_by_label.get(label)
@@ -109,7 +110,7 @@ def collect_architectures(records: Sequence[Record], labels: Iterable[str], metr
             continue
         values = {name: get_cost(record, name) for name in costs}
         trial = training_trial(record)
-        scores = tuple(scores_over_seeds(record, records, metric))
+        scores = tuple(scores_of[trial])
         n_missing = sum(replicate["state"] != "complete" or get_score(replicate, metric) is None
                         for replicate in find_replicates(trial, records))
         architectures.append(ScaledArchitecture(

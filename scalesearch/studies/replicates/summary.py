@@ -251,10 +251,12 @@ class SeedAnalysis:
                 f"trial {pair.second} ({describe_differences(pair.differences)} from trial "
                 f"{pair.first})" for pair in order.challengers)
             lines.append(f"  off the front, but within noise of it: {described}")
+        shown = {frozenset((pair.first, pair.second)) for pair in order.neighbors}
         ties = ", ".join(f"trials {first} and {second} ({describe_differences([difference])})"
-                         for first, second, difference in order.ties())
+                         for first, second, difference in order.ties()
+                         if frozenset((first, second)) not in shown)
         if ties:
-            lines.append(f"The order of the members' scores is not significant: {ties}.")
+            lines.append(f"The order of further members' scores is not significant: {ties}.")
         if order.df < MIN_DF:
             lines.append("Caution: the noise between seeds is known with "
                          f"{format_count(order.df, 'degree')} of freedom. Below {MIN_DF}, its true "

@@ -163,7 +163,7 @@ def test_failures_and_infeasible_proposals_are_listed(page, folder):
     assert failed and page.text.count(FAULT) == len(failed)
     infeasible = trials.with_state(State.INFEASIBLE)
     assert infeasible and "params.total" in page.text
-    assert f"{len(infeasible):,} proposals were infeasible" in page.text
+    assert f"not trained: {len(infeasible):,} proposal" in page.text
 
 
 def test_marks_have_coordinates_of_points(page, folder):
@@ -292,7 +292,7 @@ def test_base_is_first_architecture(tmp_path):
                     for trial in results.study.trials.with_state(State.COMPLETE))
     assert f"{large - small:+.2f}" in page.text and "± –" not in page.text
     assert f"{small:.2f}" in page.text
-    assert "No row has a second seed" in page.text and "#trial-0" in page.hrefs
+    assert "No architecture has a second seed" in page.text and "#trial-0" in page.hrefs
 
 
 @pytest.mark.full

@@ -15,7 +15,12 @@ from matplotlib.figure import Figure
 
 from scalesearch.files import try_read_json
 from scalesearch.report.ablation import Ablation, build_ablation
-from scalesearch.report.records import labeled_records, scores_over_seeds, validation_loss_name
+from scalesearch.report.records import (
+    labeled_records,
+    scores_by_trial,
+    training_trial,
+    validation_loss_name,
+)
 from scalesearch.spaces.schema.builtin import resolve_params
 from scalesearch.studies.results.publish import records_of
 from scalesearch.studies.results.results import Results
@@ -133,8 +138,8 @@ class PageFacts:
         """
         records = records_of(self.results)
         labeled = labeled_records(records)
-        labels = [label for label, record in labeled.items()
-                  if scores_over_seeds(record, records, self.main_metric)]
+        scores = scores_by_trial(records, self.main_metric)
+        labels = [label for label, record in labeled.items() if scores[training_trial(record)]]
         if not labels or len(labeled) < 2:
             return None
         base = self.meta.base if self.meta.base in labels else labels[0]

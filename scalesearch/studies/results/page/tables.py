@@ -333,16 +333,16 @@ def failures_section(facts: PageFacts) -> PageSection:
         rows = [[TableCell(name_of(trial), trial.number, left=True),
                  TableCell(trial.reason or "unknown reason", css="failed"),
                  TableCell("", links=trial_links(facts, trial))] for trial in failed]
-        parts = [table(["trial", "reason", "files"], rows, f"{len(failed)} failed trials.",
-                       "failures-table")]
+        parts = [table(["trial", "reason", "files"], rows,
+                       f"{format_count(len(failed), 'failed trial')}.", "failures-table")]
     if infeasible:
         counts: Counter[str] = Counter()
         for trial in infeasible:
             violated = [name for name, violation in trial.constraints.items() if violation > 0]
             counts.update(violated or [trial.reason or "cannot be built"])
-        caption = (f"{len(infeasible):,} proposals were infeasible by their exact costs and were "
-                   "not trained. A proposal that violates several constraints counts for each of "
-                   "them.")
+        caption = ("Infeasible by their exact costs, and not trained: "
+                   f"{format_count(len(infeasible), 'proposal')}. A proposal that violates several "
+                   "constraints counts for each of them.")
         parts.append(table(["constraint", "proposals that violate it"], counts.most_common(),
                            caption, "infeasible-table"))
     elif facts.is_search:
@@ -399,7 +399,8 @@ def provenance_section(facts: PageFacts) -> PageSection:
 def format_mapping(value: object) -> str:
     """Format a mapping on one line."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {format_mapping(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key} {format_mapping(inner)}" for key, inner in value.items()
+                         if inner not in (None, "", {}))
     return "" if value is None else str(value)
 
 
