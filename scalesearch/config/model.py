@@ -91,7 +91,7 @@ class Constant(SchemaField):
 
     def __get_pydantic_core_schema__(self, source: object,
                                      handler: GetCoreSchemaHandler) -> CoreSchema:
-        bounds: Any = {"ge": self.low, "le": self.high}
+        bounds: Any = {"gt" if self.excludes_low else "ge": self.low, "le": self.high}
         bounds = {name: bound for name, bound in bounds.items() if bound is not None}
         schema: CoreSchema
         match self.type:
@@ -152,9 +152,10 @@ def size(low: int = 1, high: int | None = None, special_values: tuple[str, ...] 
 
 
 def number(low: float | None = None, high: float | None = None,
-           special_values: tuple[str, ...] = ()) -> Constant:
-    """A finite number."""
-    return Constant("number", low=low, high=high, special_values=special_values)
+           special_values: tuple[str, ...] = (), above: float | None = None) -> Constant:
+    """A finite number; ``above`` is a lower bound that is not legal itself."""
+    return Constant("number", low=low if above is None else above, high=high,
+                    excludes_low=above is not None, special_values=special_values)
 
 
 def words(*words: str, deprecated: Mapping[str, str] | None = None,
@@ -170,6 +171,7 @@ Size = Annotated[int, size()]
 Count = Annotated[int, size(low=0)]
 BeamSize = Annotated[int, size(1, MAX_BEAM)]
 NonNegative = Annotated[float, number(low=0)]
+Positive = Annotated[float, number(above=0)]
 Flag = Annotated[bool, Constant("flag")]
 Text = Annotated[str, Constant("text")]
 

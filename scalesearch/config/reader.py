@@ -233,8 +233,8 @@ class ConfigReader:
         if isinstance(node, ScalarNode) and field.type == "number" and node.text.count(
                 ",") == 1 and DECIMAL_COMMA.match(node.text):
             help = f"write `{node.text.replace(',', '.')}`, with a decimal point"
-        if error["type"] in ("greater_than_equal", "less_than_equal") and isinstance(
-                node, ScalarNode):
+        if error["type"] in ("greater_than", "greater_than_equal", "less_than_equal") and (
+                isinstance(node, ScalarNode)):
             position = node.position_of((0, len(node.text)))
             self.report_problem(position,
                                 f"{path}: {node.text} is out of bounds: expected {expected}")

@@ -8,9 +8,9 @@ from pydantic import model_validator
 from scalesearch.config.model import (
     BeamSize,
     Config,
-    Count,
     Flag,
     NonNegative,
+    Positive,
     Size,
     Text,
     number,
@@ -145,18 +145,18 @@ class Recipe(Config):
     preset: Annotated[str, words(*PRESETS)] | None = setting(
         None, "the recipe that the other keys override", synonyms=("base", "extends", "defaults"),
         exclude=True)
-    steps: Count | None = setting(
+    steps: Size | None = setting(
         None, "budget: updates", unit="updates",
         synonyms=("max_steps", "updates", "max_updates", "iterations", "train_steps"))
-    tokens: Count | None = setting(
+    tokens: Size | None = setting(
         None, "budget: target tokens without padding", unit="tokens", synonyms=("train_tokens",))
-    epochs: NonNegative | None = setting(
+    epochs: Positive | None = setting(
         None, "budget: passes over the training pairs", unit="epochs",
         synonyms=("num_epochs", "max_epochs", "num_train_epochs"))
-    cpu_minutes: NonNegative | None = setting(
+    cpu_minutes: Positive | None = setting(
         None, "budget: CPU time of updates, summed over threads", unit="CPU-minutes",
         synonyms=("cpu_time",))
-    minutes: NonNegative | None = setting(
+    minutes: Positive | None = setting(
         None, "budget: wall-clock time of updates", unit="minutes",
         synonyms=("time", "max_time", "wall_time", "timeout"))
 
@@ -333,9 +333,6 @@ class Recipe(Config):
         if all(getattr(self, key) is None for key in BUDGET_KEYS):
             yield ("", f"no budget: set at least one of {', '.join(BUDGET_KEYS)}",
                    "for example `steps: 2000`")
-        for key in BUDGET_KEYS:
-            if getattr(self, key) == 0:
-                yield key, "a budget of 0 trains nothing", None
         if self.rdrop and not any(getattr(self, key) for key in DROPOUT_KEYS):
             yield ("rdrop", "two passes without dropout are identical",
                    "set `dropout`, or remove rdrop")

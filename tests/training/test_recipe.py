@@ -52,7 +52,7 @@ def problems(given_):
     ({"steps": 10, "lr": -1}, "-1", ">= 0"), ({"steps": 10, "dropout": "0,1"}, "0,1", "`0.1`"),
     ({"steps": 10, "threads": 10**9}, "1000000000", "<= 1024"),
     ({"lr": 0.1}, "{'lr': 0.1}", "`steps: 2000`"),
-    ({"steps": 0}, "0", "budget"),
+    ({"steps": 0}, "0", ">= 1"), ({"minutes": 0}, "0", "> 0"),
     ({"steps": 9, "monitor": "metric", "patience": 2}, "metric", "`validate_metric: yes`"),
     ({"steps": 9, "rdrop": 4, "dropout": 0}, "4", "`dropout`"),
     ("quik", "quik", "`quick`"),

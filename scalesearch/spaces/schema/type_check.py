@@ -34,7 +34,8 @@ ReportError = Callable[[ValueSyntaxError], None]
 def describe_field(field: SchemaField) -> str:
     """The legal values of a field, in words."""
     also = f", or {format_alternatives(field.special_values)}" if field.special_values else ""
-    signs = ((">=", lower_bound(field)), ("<=", field.high))
+    low_sign = ">" if field.excludes_low else ">="
+    signs = ((low_sign, lower_bound(field)), ("<=", field.high))
     bounds = " and".join(f" {sign} {bound:.12g}" for sign, bound in signs if bound is not None)
     if field.type == "size":
         sizes = format_alternatives(map(format_constant, field.allowed_sizes))
@@ -231,8 +232,8 @@ def bounds_error(value: Any, field: SchemaField) -> str | None:
     low = lower_bound(field)
     if field.type == "size" and decide(value > MAX_SIZE):
         return f"{format_constant(value)} is too large: sizes are at most {MAX_SIZE:,}"
-    if (low is not None and decide(value < low)) or (
-            field.high is not None and decide(value > field.high)):
+    is_low = low is not None and decide(value <= low if field.excludes_low else value < low)
+    if is_low or (field.high is not None and decide(value > field.high)):
         return f"{format_constant(value)} is out of bounds: expected {describe_field(field)}"
     if field.allowed_sizes and not is_array(value) and value not in field.allowed_sizes:
         return f"{format_constant(value)} is not legal: expected {describe_field(field)}"

@@ -33,6 +33,7 @@ class SchemaField:
             ``words``), ``text``, or ``node`` (any value; for study, recipe and data files).
         default: a text in the language (``= 4 * width``); ``None``: the key is required.
         low, high: bounds of a ``size`` or ``number``, inclusive.
+        excludes_low: whether ``low`` itself is not legal.
         allowed_sizes: the only legal values of a ``size``, if not empty.
         special_values: legal words in addition, such as ``off``.
         calls: the legal calls of a ``schedule``; a call without arguments is written as a word.
@@ -56,6 +57,7 @@ class SchemaField:
     default: str | None = None
     low: float | None = None
     high: float | None = None
+    excludes_low: bool = False
     allowed_sizes: tuple[int, ...] = ()
     special_values: tuple[str, ...] = ()
     calls: Mapping[str, ScheduleSignature] = field(default_factory=dict, hash=False)

@@ -361,10 +361,10 @@ class SamplerConfig(Config):
 class RungsConfig(Config):
     """Rungs at which training pauses."""
 
-    first: Annotated[float, number(0, 1)] = setting(
+    first: Annotated[float, number(high=1, above=0)] = setting(
         signature(Rungs.geometric).parameters["first"].default, "first rung",
         unit="share of a full-budget run", synonyms=("grace_period", "min_resource", "min_t"))
-    spacing: Annotated[float, number(1)] = setting(
+    spacing: Annotated[float, number(above=1)] = setting(
         signature(Rungs.geometric).parameters["spacing"].default,
         "ratio of each rung to the rung before")
     eta: Annotated[int, size(2)] = setting(
