@@ -30,7 +30,7 @@ Reference of all commands and their options. `python tools/pages.py` writes this
 | exit status | meaning |
 |---:|---|
 | 0 | success |
-| 1 | a training run failed, or nothing fits |
+| 1 | a training run failed, nothing fits, or `--verify` finds a difference |
 | 2 | you have to change something; the message explains what |
 | 130, 143 | interrupted by Ctrl-C or SIGTERM; progress is saved |
 

@@ -53,7 +53,8 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
     Also prints the feasible share per parameter value, the violated constraints and the cost front.
     Results are exact if the space can be counted section by section, or has at most 1,000,000
     configurations. Otherwise they are estimated from random samples, with a 95 % interval. The
-    output states which of the two applies.
+    output states which of the two applies. The exit status is 1 if no candidate, or no sample,
+    fits.
 
     \b
     Example: scalesearch feasible flagship --budget 'params.total <= 2M'
@@ -104,7 +105,7 @@ def command(file: str, budgets: tuple[str, ...], settings: tuple[str, ...],
             print_text(part, wide_console())
         for path in files:
             print_text(f"Written: {path}")
-    if report.exact and not report.n_feasible:
+    if not (report.n_feasible if report.exact else report.share):
         raise SystemExit(1)
 
 

@@ -117,8 +117,8 @@ def _print_json_problems(error: UserError | click.ClickException) -> None:
 def main() -> None:
     """Entry point of the ``scalesearch`` command.
 
-    The exit status is 0; 1 if a training run failed; 2 if the user must change something; 130
-    after Ctrl-C; 143 after SIGTERM.
+    The exit status is 0; 1 if a training run failed or nothing fits; 2 if the user must change
+    something; 130 after Ctrl-C; 143 after SIGTERM.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

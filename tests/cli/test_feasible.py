@@ -286,6 +286,7 @@ def test_continuous_space_is_sampled(tmp_path: Path) -> None:
                 for group, key in (name.split(".") for name in costs)} == costs
     text = run(str(file), "--budget", "params.non_embedding <= 60k", "--samples", "100")
     assert not re.search(r"\d\.\d{7}", text)  # values of a continuous range are rounded
+    run(str(file), "--budget", "params.non_embedding <= 1k", "--samples", "100", code=1)
 
 
 def test_sizes_are_printed_in_place_of_the_ranges_that_have_them(tmp_path: Path) -> None:
