@@ -167,8 +167,15 @@ def why_not_writable(path: Path, is_folder: bool = False) -> str | None:
     above = next(parent for parent in (inside, *inside.parents) if os.path.lexists(parent))
     if not above.is_dir():
         return f"{above} is not a folder"
-    writable = os.access(path if path.exists() and not path.is_file() else above, os.W_OK)
-    return None if writable else os.strerror(errno.EACCES)
+    target = path if path.exists() and not path.is_file() else above
+    if not os.access(target, os.W_OK):
+        return os.strerror(errno.EACCES)
+    if target.is_dir():
+        try:  # root has access to folders of the kernel, which refuse new files
+            tempfile.TemporaryFile(dir=target).close()
+        except OSError as error:
+            return error.strerror
+    return None
 
 
 def make_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Unwritable and unreadable files: one message before any work."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,14 @@ def test_unwritable_output_is_refused_by_the_option(words: list[str], tmp_path: 
             read_options([*words, str(path)])
     read_options([*words, str(tmp_path / "new" / "place")])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no /proc")
+def test_folder_of_the_kernel_is_refused_although_root_has_access(monkeypatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: True)
+    for words in (*FILES, *FOLDERS):
+        with refuses("cannot-write", "/proc/model"):
+            read_options([*words, "/proc/model"])
 
 
 @pytest.mark.full
