@@ -19,6 +19,7 @@ from scalesearch.blocks.options import option_field
 from scalesearch.nn.build import build_module
 from scalesearch.spaces import ConfigError, Space, UnbuildableError
 from scalesearch.spaces.schema import builtin
+from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.studies.engine.setup import (
     check_blocks,
     check_costs_of_blocks,
@@ -198,6 +199,13 @@ def test_studies_in_worker_processes_need_installed_blocks(
     spec = ss.study({**keys, "space": "small/plain", "reference": own}).spec
     with refuses("block-not-installed", "maxout"):
         check_blocks(spec)
+    keys["recipe"] = {"steps": 1}
+    (tmp_path / "teacher.yaml").write_text(text("hidden: 8"))
+    for study in (ss.study(keys),
+                  ss.study({**keys, "space": "small/plain",
+                            "teacher": {"file": str(tmp_path / "teacher.yaml")}})):
+        with refuses("block-not-installed", "maxout"):
+            dry_run(study.spec)
     spec = ss.study(keys, backend="inprocess", workers=1).spec
     check_blocks(spec)
     point = EntryPoint("maxout", f"{Grouped.__module__}:Grouped", builtin.ENTRY_POINT_GROUP)

@@ -32,7 +32,7 @@ from scalesearch.studies.config.space_reader import open_space
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine.corpora import Corpora, load_corpora
 from scalesearch.studies.engine.jobs import FolderJobs
-from scalesearch.studies.engine.setup import check_same_translations
+from scalesearch.studies.engine.setup import check_blocks, check_same_translations
 from scalesearch.studies.executors.base import Runner, TrainingJob
 from scalesearch.studies.executors.worker import ProgressFile
 from scalesearch.studies.monitor.running import (
@@ -110,12 +110,17 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     The result is None if the study has no teacher.
 
     Raises:
-        UserError: its architecture leaves something open, or a folder holds no finished training of
-            this task.
+        UserError: its architecture leaves something open, or has a block that workers cannot
+            import, or a folder holds no finished training of this task.
     """
-    teacher = spec.teacher
-    if teacher is None:
+    if spec.teacher is None:
         return None
+    teacher = _read_teacher(spec, spec.teacher, corpus)
+    check_blocks(spec, teacher.architectures)
+    return teacher
+
+
+def _read_teacher(spec: StudySpec, teacher: TeacherSpec, corpus: Corpus) -> Teacher:
     translates = not spec.data.distilled
     if not teacher.folders:
         space = open_space(spec.file, teacher.file) if teacher.file else spec.space

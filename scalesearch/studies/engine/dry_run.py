@@ -262,6 +262,7 @@ def dry_run(spec: StudySpec, measure_seconds: float = 0.0) -> DryRun:
     if reason := why_not_writable(spec.out.absolute(), is_folder=True):
         raise UserError(f"{spec.out}: cannot be written ({reason}); choose another {option('out')}",
                         code="cannot-write")
+    setup.check_blocks(spec)
     if spec.backend == "pool":
         assign_devices(spec.workers, spec.resources.fixed_gpus_per_trial)
     notes: list[str] = []

@@ -7,7 +7,7 @@ import math
 import random
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -285,13 +285,13 @@ def check_same_translations(study: StudyDir, expected_hash: str) -> None:
                             code="translations-changed")
 
 
-def check_blocks(spec: StudySpec) -> None:
-    """Check that worker processes can import the blocks of the space and of the references.
+def check_blocks(spec: StudySpec, teachers: Iterable[ModelSpec] = ()) -> None:
+    """Check that worker processes can import the blocks of the space and of named architectures.
 
     Raises:
         UserError: only this process has registered one of them.
     """
-    texts = [spec.space.to_yaml(),
+    texts = [spec.space.to_yaml(), *(teacher.to_yaml() for teacher in teachers),
              *(named.architecture.to_yaml() for named in spec.named_architectures)]
     words = set(re.findall(r"\w+", "\n".join(texts)))
     names = [name for name, package in foreign_blocks().items() if name in words and not package]
