@@ -76,19 +76,13 @@ def check_space(space: Space, n_samples: int, seed: int,
     Returns:
         The report as JSON values, where ``size`` is a text if it is infinite or not counted, and
         the problems: constraints that no candidate meets.
-
-    Raises:
-        ConfigError: the constraints or a budget contradict each other.
     """
     from scalesearch.cost import load_protocol
     from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
-    from scalesearch.feasible.limits import check_contradictions, cost_names, split_constraint
+    from scalesearch.feasible.limits import cost_names
     from scalesearch.spaces import UnbuildableError
     from scalesearch.spaces.parameters.count import space_size_or_reason
 
-    check_contradictions(space)
-    for budget in space.budgets.values():
-        check_contradictions(space, split_constraint(budget))
     rng = random.Random(seed)
     parameters = space.parameters()
     n_samples = n_samples if parameters else min(1, n_samples)  # a fixed architecture

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from dataclasses import dataclass
 from typing import Any
 
-from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError, option, option_prefix
 from scalesearch.spaces import Constraint, Space
 from scalesearch.spaces.binding.binder import Binder
-from scalesearch.spaces.binding.static_checks import warn_of_absent_keys
-from scalesearch.spaces.parameters.constraints import NEGATED_OPERATOR, byte_limit
+from scalesearch.spaces.binding.static_checks import find_contradictions, warn_of_absent_keys
+from scalesearch.spaces.parameters.constraints import (
+    UPPER_BOUND_OPERATORS,
+    byte_limit,
+    parse_comparison,
+    parse_numeric_bound,
+    split_constraint,
+)
 from scalesearch.spaces.schema.bound_tree import build_index
 from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import ConfigError, Problem, suggest_match
 from scalesearch.spaces.syntax.expressions import (
-    Compare,
     EvaluationError,
-    Expr,
-    KeyRef,
     Lookup,
-    Operation,
     evaluate,
     format_byte_limit,
     format_expr,
-    keys_of,
 )
 from scalesearch.spaces.syntax.lexer import NUMBER, PATH
 from scalesearch.spaces.syntax.nodes import ScalarNode, scalar_from_text
@@ -35,8 +34,6 @@ from scalesearch.spaces.syntax.nodes import ScalarNode, scalar_from_text
 EXAMPLE_BUDGET = "'params.non_embedding <= 10M and macs.total <= 2G'"
 ADDITIVE_COSTS = tuple(
     name for name in COST_NAMES if not name.startswith(("load.", "artifact.", "latency.")))
-FLIPPED_OPERATORS = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
-UPPER_BOUND_OPERATORS = ("<=", "<")
 MAX_COST = 1 << 62
 
 
@@ -83,32 +80,14 @@ def read_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
     return limits
 
 
-def check_contradictions(space: Space, limits: Iterable[Constraint] = ()) -> None:
+def check_contradictions(space: Space, limits: Iterable[Constraint]) -> None:
     """Check that numeric limits do not contradict each other, or the constraints of the space.
 
     Raises:
         ConfigError: two of them do.
     """
-    required = collect_limits(space)
-    bounds = [(constraint, *sides) for constraint in (*required, *limits)
-              if (sides := _parse_numeric_bound(constraint)) is not None]
-    for first, second in combinations(bounds, 2):
-        lower, upper = (second, first) if first[2] in UPPER_BOUND_OPERATORS else (first, second)
-        lower_limit, name, lower_op, low = lower
-        upper_limit, other_name, upper_op, high = upper
-        if lower_op in UPPER_BOUND_OPERATORS or upper_op not in UPPER_BOUND_OPERATORS:
-            continue
-        is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
-        if name == other_name and is_empty:
-            # constraints of the space come before the limits of the budget
-            message = "the budget contradicts itself"
-            if second[0] in required:
-                message = "constraints contradict each other"
-            elif first[0] in required:
-                message = f"the budget contradicts the constraint `{first[0].text}` of the space"
-            raise ConfigError([Problem(
-                second[0].position, f"{message}: `{lower_limit.text}` and `{upper_limit.text}` "
-                "cannot both hold", code="budgets-contradict")])
+    if problems := find_contradictions(collect_limits(space), limits):
+        raise ConfigError(problems)
 
 
 def select_budgets(space: Space, texts: Sequence[str]) -> tuple[Constraint, ...]:
@@ -125,27 +104,6 @@ def collect_limits(space: Space, budget: Constraint | None = None) -> tuple[Cons
     """All limits of a candidate: the constraints of the space, then the budget."""
     constraints = (*space.constraints, *((budget,) if budget else ()))
     return tuple(limit for constraint in constraints for limit in split_constraint(constraint))
-
-
-def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
-    """Split ``a and b``, or ``a <= b <= c``, into limits that are checked separately.
-
-    ``not a > b`` becomes ``a <= b``.
-    """
-    match constraint.expression:
-        case Operation("and", operands):
-            return tuple(limit for operand in operands
-                         for limit in split_constraint(replace(constraint, expression=operand)))
-        case Compare(first, comparisons) if len(comparisons) > 1:
-            pairs = pairwise((("", first), *comparisons))
-            return tuple(replace(constraint, expression=Compare(left, (right,)))
-                         for (_, left), right in pairs)
-        case Operation("not", (Compare(left, ((op, right),)),)):
-            negated = Compare(left, ((NEGATED_OPERATOR[op], right),))
-            return (replace(constraint, expression=negated),)
-        case Operation("not", (Operation("not", (operand,)),)):
-            return split_constraint(replace(constraint, expression=operand))
-    return (constraint,)
 
 
 # -- comparisons of a cost
@@ -165,30 +123,6 @@ def join_limits(labels: Iterable[str]) -> str:
 def split_limits(text: str) -> list[str]:
     """Split what :func:`join_limits` has joined."""
     return re.split(r" and (?![^(]*\))", text)
-
-
-def _parse_comparison(constraint: Constraint) -> tuple[str, str, Expr] | None:
-    """Cost, operator and other side, if a constraint compares a cost with something."""
-    match constraint.expression:
-        case Compare(KeyRef(_, name),
-                     ((op, other),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
-            return name, op, other
-        case Compare(other,
-                     ((op, KeyRef(_, name)),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
-            return name, FLIPPED_OPERATORS[op], other
-    return None
-
-
-def _parse_numeric_bound(constraint: Constraint) -> tuple[str, str, int | float] | None:
-    """Cost, operator and number, if a constraint compares a cost with a number."""
-    sides = _parse_comparison(constraint)
-    if sides is None or keys_of(sides[2]):
-        return None
-    try:
-        number = evaluate(sides[2], {}.__getitem__)
-    except EvaluationError:
-        return None
-    return (*sides[:2], number) if is_number(number) else None
 
 
 @dataclass(frozen=True)
@@ -219,7 +153,7 @@ def as_cost_bounds(constraints: Iterable[Constraint],
     bounds: list[CostBound] = []
     limits = [limit for constraint in constraints for limit in split_constraint(constraint)]
     for limit in limits:
-        sides = _parse_numeric_bound(limit)
+        sides = parse_numeric_bound(limit)
         if sides is None or sides[0] not in names:
             return None
         name, op, number = sides
@@ -243,7 +177,7 @@ def tightest_bounds(bounds: Iterable[CostBound]) -> list[CostBound]:
 def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
     """Largest allowed value per cost, from limits such as ``params.total <= 10M``."""
     highest: dict[str, float] = {}
-    for name, op, number in filter(None, map(_parse_numeric_bound, constraints)):
+    for name, op, number in filter(None, map(parse_numeric_bound, constraints)):
         if op in UPPER_BOUND_OPERATORS:
             highest[name] = min(float(number), highest.get(name, float("inf")))
     return highest
@@ -251,7 +185,7 @@ def upper_bounds(constraints: Iterable[Constraint]) -> dict[str, float]:
 
 def is_lower_bound(constraint: Constraint) -> bool:
     """Whether a constraint has the form ``params.total >= 1M``."""
-    sides = _parse_numeric_bound(constraint)
+    sides = parse_numeric_bound(constraint)
     return sides is not None and sides[1] not in UPPER_BOUND_OPERATORS
 
 
@@ -279,7 +213,7 @@ class LimitCheck:
 def check_limit(constraint: Constraint, lookup: Lookup) -> LimitCheck:
     """Check a limit of the candidate whose values and costs ``lookup`` returns."""
     holds = constraint.is_satisfied(lookup)
-    sides = _parse_comparison(constraint)
+    sides = parse_comparison(constraint)
     if sides is None:
         return LimitCheck(constraint.text, holds)
     name, op, other = sides

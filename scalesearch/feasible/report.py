@@ -27,11 +27,10 @@ from scalesearch.feasible.limits import (
     as_cost_bounds,
     cost_names,
     join_limits,
-    split_constraint,
 )
 from scalesearch.feasible.listing import MAX_LISTED, ListedSpace
 from scalesearch.spaces import Space
-from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.constraints import Constraint, split_constraint
 from scalesearch.spaces.parameters.count import (
     HOPELESS_FACTOR,
     UncountableSpaceError,

@@ -115,6 +115,20 @@ def test_contradicting_limits_are_reported_with_position(tmp_path: Path, section
         CliRunner().invoke(command, [str(file)], catch_exceptions=False)
 
 
+def test_contradictions_are_reported_with_the_other_errors_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text("""width: 32 | 6x4
+encoder.depth: 2
+where: [params.total <= 10M, params.total >= 20M]
+cost: { budgets: {
+  a: macs.total <= 1M and macs.total >= 2M, b: params.total >= 15M, c: macs.total <= 3M } }
+""")
+    with pytest.raises(ConfigError) as caught:
+        CliRunner().invoke(command, [str(file)], catch_exceptions=False)
+    assert [(problem.position.line + 1, problem.code == "budgets-contradict")
+            for problem in caught.value.problems] == [(1, False), (3, True), (5, True), (5, True)]
+
+
 def test_constraint_over_large_space_is_estimated_by_samples(tmp_path):
     path = tmp_path / "large.yaml"
     path.write_text("width: 1000..900000\nencoder.depth: 1..900\ndecoder.depth: 1\n"

@@ -7,6 +7,7 @@ from functools import cached_property
 from scalesearch.files import resolve_relative
 from scalesearch.spaces.binding.binder import Binder, KeyContext
 from scalesearch.spaces.binding.static_checks import (
+    find_contradictions,
     find_cycles,
     find_unfitting_schedules,
     find_unsatisfiable,
@@ -152,6 +153,8 @@ class SpaceBinder(Binder):
         budgets = self.read_budgets(costs.get("budgets"))
         protocol = self.read_protocol(costs.get("protocol"), "vocab" in dict(root.fields))
         valid_constraints = tuple(filter(None, constraints))
+        self.problems += find_contradictions(valid_constraints,
+                                             *([budget] for budget in budgets.values()))
         parameter_space = check_space(root, valid_constraints, self.problems)
         warn_of_absent_keys(parameter_space, [
             *((constraint.expression, constraint.position)

@@ -6,7 +6,12 @@ from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.constraints import (
+    UPPER_BOUND_OPERATORS,
+    Constraint,
+    parse_numeric_bound,
+    split_constraint,
+)
 from scalesearch.spaces.parameters.param_values import (
     InfiniteSpaceError,
     ParamAssignment,
@@ -297,3 +302,36 @@ def _all_hold(parameter_space: ParameterSpace, constraints: list[Constraint],
               suggest: SuggestFunction) -> bool:
     assignment = ParamAssignment(parameter_space, suggest)
     return all(constraint.is_satisfied(assignment.value_of) for constraint in constraints)
+
+
+def find_contradictions(constraints: Iterable[Constraint],
+                        *budgets: Iterable[Constraint]) -> list[Problem]:
+    """Problems of numeric limits of a cost that cannot both hold.
+
+    Each budget must agree with itself and the constraints, not with the other budgets.
+    """
+    required = [limit for constraint in constraints for limit in split_constraint(constraint)]
+    problems: dict[SourcePosition, Problem] = {}
+    for budget in budgets or ((),):
+        limits = [limit for constraint in budget for limit in split_constraint(constraint)]
+        bounds = [(constraint, *sides) for constraint in (*required, *limits)
+                  if (sides := parse_numeric_bound(constraint)) is not None]
+        for first, second in itertools.combinations(bounds, 2):
+            lower, upper = (second, first) if first[2] in UPPER_BOUND_OPERATORS else (first, second)
+            lower_limit, name, lower_op, low = lower
+            upper_limit, other_name, upper_op, high = upper
+            if lower_op in UPPER_BOUND_OPERATORS or upper_op not in UPPER_BOUND_OPERATORS:
+                continue
+            is_empty = low > high or (low == high and (lower_op, upper_op) != (">=", "<="))
+            if name == other_name and is_empty:
+                message = "the budget contradicts itself"
+                if second[0] in required:
+                    message = "constraints contradict each other"
+                elif first[0] in required:
+                    message = (f"the budget contradicts the constraint `{first[0].text}` of the "
+                               "space")
+                position = second[0].position
+                problems.setdefault(position, Problem(
+                    position, f"{message}: `{lower_limit.text}` and `{upper_limit.text}` cannot "
+                    "both hold", code="budgets-contradict"))
+    return list(problems.values())

@@ -1,9 +1,11 @@
 """Constraints and budgets: whether they hold, and by how much they are violated."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
+from scalesearch.blocks.sizes import is_number
 from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_NAMES
 from scalesearch.spaces.syntax.diagnostics import SourcePosition
 from scalesearch.spaces.syntax.expressions import (
@@ -11,6 +13,7 @@ from scalesearch.spaces.syntax.expressions import (
     Compare,
     EvaluationError,
     Expr,
+    KeyRef,
     Lookup,
     Name,
     Operation,
@@ -22,6 +25,8 @@ from scalesearch.spaces.syntax.expressions import (
     keys_of,
 )
 
+FLIPPED_OPERATORS = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
+UPPER_BOUND_OPERATORS = ("<=", "<")
 MIN_VIOLATION = 1e-9  # of a constraint that is violated by less than the resolution of floats
 MAX_VIOLATION = 1.0  # of a value that cannot be computed, or of a wrong yes or no
 NEGATED_OPERATOR = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
@@ -151,3 +156,51 @@ def byte_limit(operand: Expr) -> Expr:
         text = format_byte_limit(operand.value)
         return Name(text) if text.endswith("B") else operand
     return operand
+
+
+# -- limits
+
+
+def split_constraint(constraint: Constraint) -> tuple[Constraint, ...]:
+    """Split ``a and b``, or ``a <= b <= c``, into limits that are checked separately.
+
+    ``not a > b`` becomes ``a <= b``.
+    """
+    match constraint.expression:
+        case Operation("and", operands):
+            return tuple(limit for operand in operands
+                         for limit in split_constraint(replace(constraint, expression=operand)))
+        case Compare(first, comparisons) if len(comparisons) > 1:
+            pairs = pairwise((("", first), *comparisons))
+            return tuple(replace(constraint, expression=Compare(left, (right,)))
+                         for (_, left), right in pairs)
+        case Operation("not", (Compare(left, ((op, right),)),)):
+            negated = Compare(left, ((NEGATED_OPERATOR[op], right),))
+            return (replace(constraint, expression=negated),)
+        case Operation("not", (Operation("not", (operand,)),)):
+            return split_constraint(replace(constraint, expression=operand))
+    return (constraint,)
+
+
+def parse_comparison(constraint: Constraint) -> tuple[str, str, Expr] | None:
+    """Cost, operator and other side, if a constraint compares a cost with something."""
+    match constraint.expression:
+        case Compare(KeyRef(_, name),
+                     ((op, other),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
+            return name, op, other
+        case Compare(other,
+                     ((op, KeyRef(_, name)),)) if name in COST_NAMES and op in FLIPPED_OPERATORS:
+            return name, FLIPPED_OPERATORS[op], other
+    return None
+
+
+def parse_numeric_bound(constraint: Constraint) -> tuple[str, str, int | float] | None:
+    """Cost, operator and number, if a constraint compares a cost with a number."""
+    sides = parse_comparison(constraint)
+    if sides is None or keys_of(sides[2]):
+        return None
+    try:
+        number = evaluate(sides[2], dict[str, Any]().__getitem__)
+    except EvaluationError:
+        return None
+    return (*sides[:2], number) if is_number(number) else None

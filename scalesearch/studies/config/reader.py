@@ -33,7 +33,7 @@ from scalesearch.data.files import table_format
 from scalesearch.data.spec import DataSpec
 from scalesearch.errors import UserError, option
 from scalesearch.export.base import resolve_decoder_format
-from scalesearch.feasible.limits import check_contradictions, parse_budget, split_constraint
+from scalesearch.feasible.limits import check_contradictions, parse_budget
 from scalesearch.files import is_valid_file_name, resolve_relative
 from scalesearch.pareto import Objective
 from scalesearch.schedule import NO_RUNGS
@@ -471,7 +471,7 @@ class _StudyReader:
         elif node is not None:
             with self.reporting(node):
                 budget = parse_budget(space, node)
-                check_contradictions(space, split_constraint(budget))
+                check_contradictions(space, [budget])
         export_format = self.file.exportable
         runtime = self.file.recipe.decode_with.partition("-")[0] if self.file.recipe else ""
         if export_format == NONE_WORD and runtime in EXPORTABLE_WORDS:
