@@ -176,15 +176,19 @@ def test_forecast_changes_only_with_number_of_trials(tmp_path):
     assert after.expected["updates"].cpu_seconds == pytest.approx(60 * 9)
 
 
-def test_small_space_limits_the_planned_runs():
+def test_small_space_limits_the_planned_runs(monkeypatch):
     """A search of a space of two configurations trains two, although 20 are requested."""
     space = Space.parse("space: small\nwidth: 8 | 16 | 64\nvocab: 99\nencoder.depth: 1\n"
                         "decoder.depth: 1")
     evaluator = Evaluator(space, PLAN.evaluator.protocol, (limit(most=20_000),))
-    assert evaluator.count_feasible(20) == 2 and evaluator.count_feasible(1) == 1
+    assert evaluator.count_feasible(20) == 2
+    monkeypatch.setattr("scalesearch.studies.trials.evaluator.enumerate_candidates",
+                        lambda define: pytest.fail("the space is enumerated again"))
+    assert evaluator.count_feasible(1) == 1
     plan = make_plan(20, evaluator=evaluator)
     forecast = make_forecast(plan.spec, evaluator, [], Trials(), measure, 1.0)
     assert forecast.full_runs == forecast.completed_runs == 2
+    monkeypatch.undo()
     assert PLAN.evaluator.count_feasible(20) == 20, "a continuous range"
 
 

@@ -14,7 +14,7 @@ from scalesearch.cost import CostBreakdown, evaluate_cost
 from scalesearch.cost import Protocol as CostProtocol
 from scalesearch.errors import UserError
 from scalesearch.pareto import Objective
-from scalesearch.samplers.candidate import enumerate_candidates
+from scalesearch.samplers.candidate import Candidate, enumerate_candidates
 from scalesearch.samplers.candidate_facts import CandidateFacts
 from scalesearch.samplers.encoding import decode_params, suggest_params
 from scalesearch.samplers.feasible_region import FeasibleRegion
@@ -150,20 +150,25 @@ class Evaluator:
         Spaces with more than ``MAX_ENUMERATED`` configurations, or with a continuous range, are
         assumed to have ``limit`` candidates.
         """
-        try:
-            candidates = list(islice(enumerate_candidates(self.suggest_params), MAX_ENUMERATED + 1))
-        except UserError:  # a continuous range
-            return limit
-        if len(candidates) > MAX_ENUMERATED:
+        if self._candidates is None:
             return limit
         identities: set[str | None] = set()
-        for candidate in candidates:
+        for candidate in self._candidates:
             if len(identities) == limit:
                 break
             facts = self.candidate_facts(candidate.params)
             if facts.is_feasible:
                 identities.add(facts.identity)
         return len(identities)
+
+    @cached_property
+    def _candidates(self) -> list[Candidate] | None:
+        """All candidates of a small space, enumerated once; None for another space."""
+        try:
+            candidates = list(islice(enumerate_candidates(self.suggest_params), MAX_ENUMERATED + 1))
+        except UserError:  # a continuous range
+            return None
+        return candidates if len(candidates) <= MAX_ENUMERATED else None
 
     def identity(self, reference: FixedArchitecture) -> str | None:
         """Return the identity of a reference."""
