@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from scalesearch.blocks.core import Size
 from scalesearch.blocks.sizes import map_values
+from scalesearch.terminal import format_count
 
 
 class SharingSchedule:
@@ -129,7 +130,8 @@ class ExplicitSharing(SharingSchedule):
 
     def validate(self, depth: int) -> str | None:
         listed = len(self.group_of_layer)
-        return None if listed == depth else f"lists {listed} layers, but there are {depth}"
+        return None if listed == depth else (
+            f"lists {format_count(listed, 'layer')}, but there are {depth}")
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ class GroupSizeSchedule(SharingSchedule):
         if min(self.group_sizes, default=0) < 1:
             return "has a group without layers"
         total = sum(self.group_sizes)
-        return None if total == depth else f"has {total} layers, but there are {depth}"
+        return None if total == depth else (
+            f"has {format_count(total, 'layer')}, but there are {depth}")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from scalesearch.cli.options import (
 )
 from scalesearch.terminal import (
     escape_control_characters,
+    format_count,
     format_share,
     make_table,
     open_console,
@@ -224,7 +225,8 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
         protocol = f"{report['protocol']['name']}{f' ({sizes})' if sizes else ''}"
         subject = "the candidate"
         if parameters:
-            subject = f"{report['n_samples']:,} random candidates (seed {report['seed']})"
+            subject = (f"{format_count(report['n_samples'], 'random candidate')} "
+                       f"(seed {report['seed']})")
         print_text(f"{subject}, protocol {protocol}")
         rates = (report["buildable"], *report["constraints"], *report["budgets"],
                  report["all_conditions"], *report["exportable"])

@@ -38,6 +38,7 @@ from scalesearch.nn import build_model
 from scalesearch.pareto import euclidean_distances, farthest_points
 from scalesearch.spaces import Space
 from scalesearch.spaces.schema.cost_names import COST_NAMES
+from scalesearch.terminal import format_count
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.recipe import Recipe
 
@@ -288,7 +289,8 @@ def summarize_fit(fit: LatencyModel) -> Iterator[str]:
     n_unstable = sum(candidate["is_unstable"] for candidate in fit.candidates)
     yield str(fit)
     yield (f"p50 {min(times):.3g} to {max(times):.3g} ms per sentence; {fit.rounds} rounds; "
-           f"{n_unstable} of {len(times)} unstable; {fit.left_out} samples left out because the "
+           f"{n_unstable} of {len(times)} unstable; "
+           f"{format_count(fit.left_out, 'sample')} left out because the "
            "format does not support them")
     if fit.others:
         measured, predicted, low, high = (

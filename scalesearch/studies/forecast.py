@@ -335,7 +335,8 @@ def forecast_by_measuring(spec: StudySpec, evaluator: Evaluator, architectures: 
         search = total_effort(plan.search_efforts(predict_run(mean), 0))
         candidate_seconds = search.seconds / plan.search_full_runs
     reference_seconds = [total_effort(efforts).seconds for efforts in reference_runs]
-    note = f", and {len(sampled)} random candidates that meet the limits" if sampled else ""
+    note = (f", and {format_count(len(sampled), 'random candidate')} within the limits"
+            if sampled else "")
     cpu_seconds = total_effort(expected).cpu_seconds
     return StudyForecast(
         expected, plan.makespan(candidate_seconds, reference_seconds, spec.workers,

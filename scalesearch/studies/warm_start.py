@@ -61,7 +61,7 @@ class WarmStart(msgspec.Struct, frozen=True):
         why = f" (the other study has {', '.join(self.differences)})" if self.differences else ""
         skipped = ", ".join(f"{count} that {reason}" for reason, count in self.skipped.items())
         note = f"; skipped: {skipped}" if skipped else ""
-        return (f"Warm start: {len(self.imported)} finished candidates imported, "
+        return (f"Warm start: {format_count(len(self.imported), 'finished candidate')} imported, "
                 f"{format_count(len(self.enqueued), 'architecture')} of other fronts to be trained "
                 f"here first{why}{note}.")
 

@@ -88,6 +88,8 @@ def test_invariants_of_schedules(plan_and_depth: tuple[SharingSchedule, int]) ->
         (RunSharing((1, 11)), 6, "has 12 layers, but there are 6"),
         (LoadSharing((6, 6)), 11, "has 12 layers"),
         (ExplicitSharing((0, 1)), 3, "lists 2 layers, but there are 3"),
+        (ExplicitSharing((0,)), 3, "lists 1 layer, but there are 3"),
+        (RunSharing((1,)), 6, "has 1 layer, but there are 6"),
         (CycleSharing(0), 3, "at least one group"),
         (RunSharing((0, 3)), 3, "has a group without layers"),
     ],

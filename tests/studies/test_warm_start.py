@@ -15,8 +15,13 @@ from scalesearch.studies.config.sections import WARM_START_FILE, WarmStartSpec
 from scalesearch.studies.optuna_sync.attributes import TRIAL_NUMBER_ATTR
 from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import EventType, Origin, State
-from scalesearch.studies.warm_start import apply_warm_start, choose_warm_start, import_trial
+from scalesearch.studies.trials.trial import EventType, Origin, State, Trial
+from scalesearch.studies.warm_start import (
+    WarmStart,
+    apply_warm_start,
+    choose_warm_start,
+    import_trial,
+)
 from tests.errors import refuses
 from tests.studies.engine.test_driver import trained
 from tests.studies.fakes import META, FakeSpace, architecture_of, make_driver, make_plan
@@ -81,6 +86,11 @@ def test_comparable_trials_are_imported(old, tmp_path):
     # The folder of an imported trial holds files of the other study.
     assert all(trained(tmp_path)[t.folder] == 1 for t in (*mine, *new)) and not any(
         t.attempts for t in mine)
+
+
+def test_one_imported_candidate_is_singular():
+    start = WarmStart((Trial(0, State.COMPLETE),), (), {}, ())
+    assert start.describe().startswith("Warm start: 1 finished candidate imported, ")
 
 
 def test_imported_trials_are_on_front_with_source(old, tmp_path):

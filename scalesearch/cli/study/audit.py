@@ -12,7 +12,7 @@ from scalesearch.cli.study.shared import load_study, snapshot_console, study_arg
 from scalesearch.errors import UserError
 from scalesearch.files import replace_non_finite
 from scalesearch.library import require_packages
-from scalesearch.terminal import make_table, open_console, print_text
+from scalesearch.terminal import format_count, make_table, open_console, print_text
 
 
 @click.command()
@@ -90,9 +90,10 @@ def audit(study: str, out: Path | None, architectures: int, rates: str, rules: s
         print_text(make_table(("trial", "groups"), [(member.folder, ", ".join(member.groups))
                                                     for member in plan.architectures]))
         n_architectures = len(plan.architectures)
-        print_text(f"Would train {n_architectures} architectures with {len(plan.options)} "
-                   f"recipes: {plan.total_runs} runs with {plan.settings.budget_share:g} of the "
-                   "study's length, at most "
+        print_text(f"Would train {format_count(n_architectures, 'architecture')} with "
+                   f"{format_count(len(plan.options), 'recipe')}: "
+                   f"{format_count(plan.total_runs, 'run')} with "
+                   f"{plan.settings.budget_share:g} of the study's length, at most "
                    f"{plan.full_runs_per_architecture * n_architectures:.1f} full-budget runs in "
                    f"total, about {plan.cpu_seconds / 60:.1f} CPU-minutes")
         return

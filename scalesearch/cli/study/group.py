@@ -26,7 +26,7 @@ from scalesearch.cli.study.shared import (
 )
 from scalesearch.errors import UserError
 from scalesearch.library import require_packages
-from scalesearch.terminal import open_console, print_data, print_text
+from scalesearch.terminal import format_count, open_console, print_data, print_text
 
 if TYPE_CHECKING:
     from scalesearch.studies.results.results import Results
@@ -151,7 +151,7 @@ def _print_predicted_front(results: Results, budgets: tuple[str, ...], as_json: 
                     "parent_costs": dict(zip(prediction.costs.names, prediction.costs.parent)),
                     "combinations": [prediction.to_dict(row) for row in rows]})
         return
-    table = Table(title=f"{len(rows):,} combinations on the predicted front")
+    table = Table(title=f"{format_count(len(rows), 'combination')} on the predicted front")
     for name in ("loss_per_char", *prediction.costs.names, "changes"):
         is_text = name == "changes"
         table.add_column(name, justify="left" if is_text else "right",

@@ -63,6 +63,7 @@ from scalesearch.spaces.assembly.weight_sharing import build_ties
 from scalesearch.spaces.parameters.param_values import parse_config, plain_config
 from scalesearch.spaces.syntax.diagnostics import UnbuildableError
 from scalesearch.spaces.syntax.domains import OWN_WEIGHTS, LayerReference, Schedule, ScheduleCall
+from scalesearch.terminal import format_count
 
 LayerFactory = Callable[[Mapping[str, Any]], Block]
 
@@ -92,8 +93,8 @@ class LayerConfig(Mapping[str, Any]):
         self.per_layer_values[key] = value
         depth = require_single_value(self.config[f"{self.prefix}depth"])
         if depth != len(value):
-            raise UnbuildableError(key,
-                                   f"lists {len(value)} layers, and {self.prefix}depth is {depth}")
+            listed = format_count(len(value), "layer")
+            raise UnbuildableError(key, f"lists {listed}, and {self.prefix}depth is {depth}")
         return value[self.layer_index]
 
     def _windows(self, value: Any) -> Any:

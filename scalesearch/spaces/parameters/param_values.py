@@ -25,6 +25,7 @@ from scalesearch.spaces.syntax.domains import (
 from scalesearch.spaces.syntax.expressions import ABSENT, keys_of
 from scalesearch.spaces.syntax.parameters import FloatRange, Parameter
 from scalesearch.spaces.syntax.parser import parse_schedule
+from scalesearch.terminal import format_count
 
 T = TypeVar("T")
 MAX_OPEN_RUNS = 200
@@ -244,8 +245,8 @@ def validate_schedule(schedule: Schedule, field: SchemaField, depth: int,
     if isinstance(form, ScheduleCall):
         return field.calls[form.name].validate(form.arguments, depth)
     if isinstance(form, tuple):
-        return (None if len(form) == depth
-                else f"the list names {len(form)} layers, and the stack has {depth}")
+        return None if len(form) == depth else (
+            f"the list names {format_count(len(form), 'layer')}, and the stack has {depth}")
     for layer in range(depth):
         index = form.layer_index(layer)
         if index is None:

@@ -30,6 +30,7 @@ from scalesearch.spaces.syntax.parameters import (
     Parameter,
     format_constant,
 )
+from scalesearch.terminal import format_count
 
 
 @dataclass(frozen=True)
@@ -473,8 +474,8 @@ class PerLayerDomain(Domain):
                       else (total / n_steps).round(3) if is_array(total)
                       else round(total / n_steps, 3) for total in totals]
         elif len(self.items) < layers:
-            raise InfeasibleValueError(f"{self} lists {len(self.items)} layers, and "
-                                       f"{self.depth_key} is {layers}")
+            listed = format_count(len(self.items), "layer")
+            raise InfeasibleValueError(f"{self} lists {listed}, and {self.depth_key} is {layers}")
         else:
             values = [item.resolve(assignment) for item in self.items[:layers]]
         are_equal = not any(map(is_array, values)) and len(set(values)) == 1

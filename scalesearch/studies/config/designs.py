@@ -49,6 +49,7 @@ from scalesearch.studies.config.fixed_architectures import (
 from scalesearch.studies.config.sections import ArchitectureSpec, ReferenceSpec
 from scalesearch.studies.config.spec import StudyFile
 from scalesearch.studies.config.values import node_text
+from scalesearch.terminal import format_count
 
 KEYS_BY_STUDY_TYPE = {"base": (GRID, ABLATION, SCALING), "architectures": (GRID,),
                       "changes": (ABLATION,), "rules": (SCALING,), "held_out": (SCALING,),
@@ -293,8 +294,8 @@ def _stage_steps(rule: str, stage: Node) -> list[Change]:
     steps = max(map(len, columns.values()))
     for name, values in columns.items():
         if len(values) not in (1, steps):
-            raise UserError(f"`{name}` has {len(values)} values, and another key of this step has "
-                            f"{steps}", code="bad-rule",
+            raise UserError(f"`{name}` has {format_count(len(values), 'value')}, and another key "
+                            f"of this step has {steps}", code="bad-rule",
                             help="keys that grow together need equally many values, or one")
     return [{key: values[index if len(values) > 1 else 0] for key, values in columns.items()}
             for index in range(steps)]

@@ -50,7 +50,7 @@ from scalesearch.studies.trials.record import (
 )
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import DataFacts, TeacherMeta
-from scalesearch.terminal import print_text
+from scalesearch.terminal import format_count, print_text
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.result import RESULT_FILE, Result
 
@@ -99,7 +99,7 @@ class Teacher:
         if not self.translates:
             learned = "the translations in the data"
         if spec.top_k:
-            learned += f", with its {spec.top_k} most probable tokens per position"
+            learned += f", with its {format_count(spec.top_k, 'most probable token')} per position"
         translates = f"; translates the training text {searched}" if self.translates else ""
         return f"{self.id}{source}{translates}; candidates learn from {learned}"
 

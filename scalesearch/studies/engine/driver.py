@@ -214,7 +214,7 @@ class Driver(JobLoop):
     def _describe_exhaustion(self) -> str:
         """Describe why nothing new is proposed."""
         n_complete = self._count_charged(State.COMPLETE)
-        progress = f"{n_complete} of {self.spec.trials} candidates trained"
+        progress = f"{n_complete} of {format_count(self.spec.trials, 'candidate')} trained"
         max_proposals = self.proposals.max_proposals
         if self.proposals.count_last_rejected() >= max_proposals:
             return f"the last {max_proposals} proposals were infeasible: {progress}"

@@ -188,9 +188,9 @@ class DryRun:
             yield (f"  the space has {format_count(self.size, 'configuration')}; the search ends "
                    "when all that are feasible are trained")
         if spec.seeds.max_per_candidate > 1:
-            yield (f"Then up to {spec.seeds.extra_runs} runs with further seeds, until each member "
-                   f"of the front has {spec.seeds.max_per_candidate} seeds, or the front is "
-                   f"significant at {format_percent(spec.seeds.confidence)}")
+            yield (f"Then up to {format_count(spec.seeds.extra_runs, 'run')} with further seeds, "
+                   f"until each member of the front has {spec.seeds.max_per_candidate} seeds, or "
+                   f"the front is significant at {format_percent(spec.seeds.confidence)}")
         for trial in self.fixed:
             yield (f"Reference {trial.label}: {format_number(trial.costs['params.total'])} params, "
                    f"{format_number(trial.costs['macs.total'])} MACs"

@@ -169,7 +169,7 @@ def describe_end(view: StudyView) -> str:
     if view.meta.seeds.max_per_candidate < 2:
         return ""
     n_open = sum(not pair.is_resolved for pair in view.order.comparisons)
-    outcome = (f"{n_open} comparisons are still within noise" if n_open
+    outcome = (f"still within noise: {format_count(n_open, 'comparison')}" if n_open
                else "all comparisons on the front are significant")
     return f", then {len(view.trials.replicates())} with further seeds; {outcome}"
 

@@ -23,6 +23,7 @@ from scalesearch.studies.trials.record import Record, TeacherFacts, describe_tea
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import Origin, State
 from scalesearch.tasks import METRICS
+from scalesearch.terminal import format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -197,7 +198,8 @@ class Results:
         """
         is_running = read_owner(self.study.folder).state == RUNNING
         lost = [] if is_running else self.records_without_event
-        warnings = [f"The event log lacks the end of {len(lost)} recorded trials, such as in "
+        warnings = ["The event log lacks the end of "
+                    f"{format_count(len(lost), 'recorded trial')}, such as in "
                     f"{self.study.folder / 'trials' / lost[0]}: they are not shown. `scalesearch "
                     "study repair` restores them."] if lost else []
         if not self.trials_without_record:

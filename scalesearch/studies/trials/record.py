@@ -9,6 +9,7 @@ import msgspec
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.trials.trial import Numbers, Params, Trial
 from scalesearch.tasks import METRICS
+from scalesearch.terminal import format_count
 from scalesearch.training.recipe_space import override_keys
 from scalesearch.training.result import Result, package_versions
 
@@ -156,7 +157,7 @@ def describe_teacher_facts(facts: TeacherFacts, study_type: str) -> str:
         f"({translations['decoding']}, {translations['cpu_seconds'] / 60:.1f} CPU-minutes)")
     extras = ", and on the real pairs" if facts["mix"] else ""
     if facts.get("top_k"):
-        extras += f", with its {facts['top_k']} most probable tokens per position"
+        extras += f", with its {format_count(facts['top_k'], 'most probable token')} per position"
     n_members = len(facts["seeds"])
     members = f", mean of {n_members} members" if n_members > 1 else ""
     role = "Parent" if study_type == COMPRESS else "Teacher"

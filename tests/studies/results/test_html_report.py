@@ -254,7 +254,7 @@ def test_page_shows_seed_analysis(tmp_path):
     page = page_of(tmp_path)
     results = load_results(tmp_path)
     assert page.problems == []
-    assert "replicates: runs with further seeds" in page.text and "±" in page.text
+    assert "runs with further seeds" in page.text and "±" in page.text
     for line in results.seed_analysis.sentences():
         assert " ".join(line.split()) in page.text
 

@@ -280,7 +280,7 @@ def named_architectures_section(facts: PageFacts) -> PageSection | None:
         rows.append([name, *(MISSING_CELL if cell == MISSING_TEXT else TableCell(cell, key)
                              for cell, key in zip(cells[1:], keys))])
     headings = [one_line_label(name) if name == comparison.metric else name for name in texts]
-    caption = (f"{len(rows)} named architectures; costs under "
+    caption = (f"{format_count(len(rows), 'named architecture')}; costs under "
                f"{format_protocol(facts.meta.protocol)}.")
     return PageSection("named", "Named architectures",
                        [table(headings, rows, caption, "named-table"), text(*comparison.notes())])
@@ -304,7 +304,7 @@ def reliability_section(facts: PageFacts) -> PageSection:
         sentences = facts.results.seed_analysis.sentences()
         seeds = [text(*sentences or ["Replicates are in training; the noise is still unknown."]),
                  table(["trial", "seed", "state", *measured], rows,
-                       f"{len(rows)} replicates: runs with further seeds.", "seeds-table")]
+                       f"{format_count(len(rows), 'run')} with further seeds.", "seeds-table")]
     audit = facts.results.proxy_audit()
     early = [text(*audit.lines()[:1], *["No early measurement differs between trials."]
                   * (audit.n >= audit.needed and not audit.proxies))]
