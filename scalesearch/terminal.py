@@ -23,6 +23,8 @@ MIN_TABLE_WIDTH = 160  # columns of wide tables, which are not folded
 MIN_TEXT_WIDTH = 10  # of a column of texts that is narrowed
 MAX_TEXT_WIDTH = 40  # of a column of texts in a table that is wider than the terminal
 MIN_NUMBER_WIDTH = 8  # of a column of numbers with an interval that is narrowed
+# after a dot, hyphen or underscore within a word, but not in a number such as 0.5
+HEADING_BREAK = re.compile(r"(?<=[._-])(?<!\d\.(?=\d))(?=[^\W_])")
 # Control characters except tab and newline, bidirectional controls, and lone surrogates, which
 # cannot be encoded.
 CONTROL_CHARACTERS = re.compile(
@@ -159,9 +161,9 @@ def table_width(console: Console) -> int:
 def set_column_widths(table: Table, width: int) -> int:
     """Set the column widths of a table that is too wide, so that no number is split over lines.
 
-    Columns of texts are narrowed first, then headings of numbers are split at spaces, dots, hyphens
-    and underscores, then columns of numbers with an interval are narrowed. In a table that is still
-    too wide, only long texts are folded.
+    Columns of texts are narrowed first, then headings of numbers are split at spaces, then also at
+    dots, hyphens and underscores, then columns of numbers with an interval are narrowed. In a table
+    that is still too wide, only long texts are folded.
 
     Returns:
         the number of columns of the terminal that the table needs.
@@ -179,8 +181,11 @@ def set_column_widths(table: Table, width: int) -> int:
     room = width - padding
     if sum(full_widths) <= room:
         return width
-    split_headings = [re.sub(r"(?<=[._-])(?=[^\W_])", "\n", heading) for heading in headings]
-    heading_widths = [max(map(cell_len, heading.split() or [""])) for heading in split_headings]
+    split_headings = [HEADING_BREAK.sub("\n", heading) for heading in headings]
+    spaced_widths, heading_widths = (
+        [max(map(cell_len, heading.split() or [""])) for heading in texts]
+        for texts in (headings, split_headings))
+    spaced_widths = [max(pair) for pair in zip(spaced_widths, cell_widths)]
     short_widths = [max(pair) for pair in zip(heading_widths, cell_widths)]
     # with the indentation of the first word
     word_widths = [max((cell_len(word) for text in column
@@ -194,7 +199,7 @@ def set_column_widths(table: Table, width: int) -> int:
     unsplit_widths = [max(heading, word) for heading, word in zip(heading_widths, word_widths)]
     needed = sum(unsplit_widths[index] for index in text_columns)
     rooms = [room - sum(width for width, number in zip(number_widths, is_number) if number)
-             for number_widths in (full_widths, short_widths, interval_widths)]
+             for number_widths in (full_widths, spaced_widths, short_widths, interval_widths)]
     # the widest numbers that leave room for whole words, or else for some text
     choice = next((index for room_for_text in (needed, MIN_TEXT_WIDTH * len(text_columns))
                    for index, left in enumerate(rooms) if left >= room_for_text), None)
@@ -203,7 +208,7 @@ def set_column_widths(table: Table, width: int) -> int:
                   for short, full, is_number_column in zip(short_widths, full_widths, is_number)]
         width = sum(widths) + padding
     else:
-        number_widths = (full_widths, short_widths, interval_widths)[choice]
+        number_widths = (full_widths, spaced_widths, short_widths, interval_widths)[choice]
         widths = [number if is_number_column else 0
                   for number, is_number_column in zip(number_widths, is_number)]
         left = rooms[choice]
@@ -214,13 +219,29 @@ def set_column_widths(table: Table, width: int) -> int:
                      else left // (len(others) + 1))
             widths[index] = min(full_widths[index], share)
             left -= widths[index]
-    for column, column_width, heading, heading_width in zip(table.columns, widths, split_headings,
+    for column, column_width, heading, heading_width in zip(table.columns, widths, headings,
                                                             heading_widths):
         column.width = column_width
         if column.justify == "right" and heading_width <= column_width:
+            heading = _split_words(heading, column_width)
             is_split = column.no_wrap and cell_len(heading) > column_width
             column.header = Text(heading.replace(" ", "\n") if is_split else heading)
     return width
+
+
+def _split_words(heading: str, width: int) -> str:
+    """Split the words that are longer than ``width``, at as few of their breaks as possible."""
+    from rich.cells import cell_len
+
+    words = []
+    for word in re.split(r"([ \n])", heading):
+        lines = [""]
+        for piece in HEADING_BREAK.split(word):
+            if cell_len(lines[-1] + piece) > width and lines[-1]:
+                lines.append("")
+            lines[-1] += piece
+        words.append("\n".join(lines))
+    return "".join(words)
 
 
 def format_share(share: float) -> str:

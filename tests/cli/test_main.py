@@ -213,6 +213,16 @@ def test_headings_are_split_if_this_is_enough(width, heading):
     assert lines[-2:] == [["64", "15,959,808"], []] and heading in lines[-3]
 
 
+@pytest.mark.parametrize(("width", "expected"), [
+    (44, ["score score", "trial plain-0.50m wide-1.19m.v2"]),
+    (30, ["score", "score wide-", "plain- 1.19m.", "trial 0.50m v2"])])
+def test_headings_are_split_at_spaces_before_names_are(width, expected):
+    table = make_table(("trial", "score plain-0.50m", "score wide-1.19m.v2"), [("1", "9", "8")])
+    output = StringIO()
+    print_text(table, open_console(width=width, file=output))
+    assert [" ".join(line.split()) for line in output.getvalue().splitlines()[:-2]] == expected
+
+
 @pytest.mark.parametrize(("width", "bleu", "fits"), [
     (60, "24.39 ± 0.25 (3)", True), (44, "24.39 ±", True), (30, "24.39 ± 0.25 (3)", False)])
 def test_numbers_are_not_split_in_a_narrow_table(width, bleu, fits):
