@@ -4,7 +4,6 @@ Missing, unknown and invalid keys are reported.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -402,9 +401,12 @@ class Binder:
             if type(item) is Node:
                 return InvalidDomain()  # already reported
             domain: Domain = InvalidDomain()
-            with suppress(ValueSyntaxError):
-                if isinstance(item, ScalarNode):
+            if isinstance(item, ScalarNode):
+                try:
                     domain = parse_value(item.text)
+                except ValueSyntaxError as error:
+                    self.error_reporter(item.position_of)(error)
+                    return domain
             if isinstance(item, SequenceNode):
                 domain = self.read_list(item, field)
             is_constant = isinstance(domain, ConstantDomain | ListDomain)

@@ -14,6 +14,7 @@ from scalesearch.spaces.syntax.diagnostics import (
     format_alternatives,
 )
 from scalesearch.spaces.syntax.nodes import MappingNode
+from scalesearch.spaces.syntax.parser import COMMA_HELP
 
 MAX_LISTED_KEYS = 12  # legal keys that are listed next to a suggestion, at most
 MIN_SIMILARITY = 0.66  # ratio of difflib that a suggested key of another group needs
@@ -72,7 +73,7 @@ def suggest_key(name: str, group: SchemaGroup, path: str, legal: Sequence[str], 
     if match:
         return f"did you mean `{match}`?"
     if not same_name and any(bracket in name for bracket in "()[]"):
-        return "inside { } and [ ], quote a value that contains a comma"
+        return COMMA_HELP
     keys = (f"the keys {f'in `{path}`' if path else 'here'} are {format_alternatives(legal)}"
             if legal else f"`{path}` has no keys of its own")
     if not same_name and (packages_help := unknown_block_help(path)):

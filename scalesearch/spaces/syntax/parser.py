@@ -51,6 +51,7 @@ from scalesearch.spaces.syntax.lexer import (
 )
 from scalesearch.spaces.syntax.parameters import FloatRange, IntRange, format_constant
 
+COMMA_HELP = 'inside { } and [ ], quote a value that contains a comma: `"runs(1, 11)"`'
 # parentheses in parentheses; both limits keep a hostile file from exhausting the stack
 MAX_NESTING = 25
 MAX_OPERATORS = 100  # in one expression
@@ -93,7 +94,9 @@ class Cursor:
     def expect(self, text: str, why: str) -> None:
         """Step over ``text``. Raises ValueSyntaxError if it is not the next token."""
         if not self.accept(text):
-            raise self.make_error(f"expected `{text}` {why}", self.missing_and_help())
+            is_split = text == ")" and self.token.type == "end"
+            raise self.make_error(f"expected `{text}` {why}",
+                                  COMMA_HELP if is_split else self.missing_and_help())
 
     def make_error(self, message: str, help: str | None = None) -> ValueSyntaxError:
         """An error at the next token."""

@@ -39,6 +39,12 @@ def test_invalid_calls_are_shown_with_their_position(text: str, place: str, mess
     assert f":{place}: {message}" in str(caught.value)
 
 
+def test_comma_in_an_item_of_a_list_is_to_be_quoted() -> None:
+    with refuses("bad-syntax", '`"runs(1, 11)"`', place="<string>:3:28") as caught:
+        Space.parse("width: 64\nencoder.depth: 2\nshare.encoder.ffn: [cycle(2, 3), one]")
+    assert len(caught.value.problems) == 1
+
+
 def test_help_for_a_named_argument_has_the_long_form() -> None:
     with refuses("bad-syntax", "low_rank: { rank: … }", place="<string>:2:28"):
         Space.parse("width: 64\nmatrices.ffn: low_rank(rank=4)")
