@@ -122,7 +122,11 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     from scalesearch.cost.breakdown import module_costs
     from scalesearch.cost.latency import latency_interval
     from scalesearch.cost.tables import make_cost_tables, memory_line
-    from scalesearch.spaces.assembly.architecture import describe_uneven_heads, describe_unused
+    from scalesearch.spaces.assembly.architecture import (
+        describe_uneven_heads,
+        describe_unread_encoder,
+        describe_unused,
+    )
 
     selected: dict[str, Any] = {}
     if selection:
@@ -148,6 +152,7 @@ def _print_single(file: str, settings: tuple[str, ...], protocol_overrides: dict
     keys = [setting.partition("=")[0].strip() for setting in settings]
     notes = [*describe_uneven_heads(architecture.config),
              *describe_unused(keys, [architecture.config["model"]]),
+             *describe_unread_encoder(architecture.config),
              *_describe_lengths(space, architecture.config, protocol)]
     if selected and not selected["params"]:
         notes.append("the file has one candidate: no parameter is open")

@@ -57,6 +57,8 @@ from scalesearch.terminal import format_count
 if TYPE_CHECKING:
     from scalesearch.spaces.assembly.architecture import ModelSpec
 
+N_SAMPLES = 50  # random candidates, of which none uses what is called unused
+
 
 class Space(BoundSpace):
     """A search space of architectures.
@@ -121,13 +123,24 @@ class Space(BoundSpace):
         return self.parameter_space.parameters()
 
     def describe_unused(self) -> list[str]:
-        """Describe parameters that no model of the space reads; empty if all are read."""
-        from scalesearch.spaces.assembly.architecture import describe_unused
+        """Describe parameters or an encoder that no model of the space reads.
+
+        Empty if all are read.
+        """
+        from scalesearch.spaces.assembly.architecture import (
+            describe_unread_encoder,
+            describe_unused,
+        )
 
         parameters = dict(self.parameters())
         model = parameters.get("model")
         models = (model.values() if model else None) or (self.sample(random.Random(0))["model"],)
-        return describe_unused(parameters, [str(word) for word in models])
+        notes = describe_unused(parameters, [str(word) for word in models])
+        rng = random.Random(0)
+        samples = (self.sample(rng) for _ in range(N_SAMPLES))
+        if all(describe_unread_encoder(config) for config in samples):
+            notes += describe_unread_encoder(self.sample(rng))
+        return notes
 
     def vocabularies(self, max_sizes: int, key: str = "vocab") -> tuple[int, ...]:
         """The possible values of ``vocab`` in increasing order; empty without it.

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.check import command
+from scalesearch.cli.cost import command as cost
 from scalesearch.spaces import ConfigError
 from tests.errors import refuses
 
@@ -127,6 +128,22 @@ cost: { budgets: {
         CliRunner().invoke(command, [str(file)], catch_exceptions=False)
     assert [(problem.position.line + 1, problem.code == "budgets-contradict")
             for problem in caught.value.problems] == [(1, False), (3, True), (5, True), (5, True)]
+
+
+@pytest.mark.parametrize(("decoder", "is_unread"), [
+    ("{ depth: 2, cross_heads: 0 }", True), ("{ depth: 2, heads: 0 }", True),
+    ("{ depth: 1 | 2, cross_heads: 0 }", True), ("{ depth: 2, cross_heads: [0, 4] }", False),
+    ("{ depth: 2, cross_heads: 0 | 4 }", False), ("{ depth: 2, heads: 0, cross: gated }", False)])
+def test_encoder_that_no_decoder_layer_reads_is_reported(tmp_path: Path, decoder: str,
+                                                         is_unread: bool) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text(f"width: 32\ndecoder: {decoder}\n")
+    message = "the encoder has no effect and is not trained"
+    checked = CliRunner().invoke(command, [str(file), "--samples", "0"], catch_exceptions=False)
+    costed = CliRunner().invoke(cost, [str(file), "--random", "1"], catch_exceptions=False)
+    assert checked.exit_code == costed.exit_code == 0, checked.output + costed.output
+    assert (message in checked.output) == is_unread
+    assert (message in costed.output) == is_unread or "|" in decoder
 
 
 def test_constraint_over_large_space_is_estimated_by_samples(tmp_path):

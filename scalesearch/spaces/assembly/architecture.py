@@ -251,6 +251,17 @@ def describe_uneven_heads(config: Config) -> list[str]:
             for (width, heads), names in stacks.items()]
 
 
+def describe_unread_encoder(config: Config) -> list[str]:
+    """Describe an encoder that no layer of the decoder attends to; empty if one does."""
+    heads = config.get("decoder.cross_heads", config.get("decoder.heads"))
+    if config["model"] != "encoder-decoder" or config.get("decoder.cross") != "attention" or any(
+            heads if isinstance(heads, list) else [heads]):
+        return []
+    return ["no layer of the decoder has cross-attention (decoder.cross_heads is 0), so the "
+            "encoder has no effect and is not trained; costs of training include it. Set "
+            "cross_heads, or model: decoder-only"]
+
+
 def describe_unused(keys: Iterable[str], models: Collection[str]) -> list[str]:
     """Describe keys that no model of these types reads; empty if all are read."""
     unused = [key for key in keys
