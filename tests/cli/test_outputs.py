@@ -47,7 +47,7 @@ def test_unwritable_output_is_refused_by_the_option(words: list[str], tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no /proc")
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
 def test_folder_of_the_kernel_is_refused_although_root_has_access(monkeypatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: True)
     for words in (*FILES, *FOLDERS):
