@@ -36,6 +36,7 @@ from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.evaluator import flatten_costs
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.terminal import format_count
 from tests.errors import refuses
 from tests.studies.engine.test_promotion import work as rung_work
 from tests.studies.fakes import META, fake_work, make_driver, make_plan
@@ -163,7 +164,8 @@ def test_failures_and_infeasible_proposals_are_listed(page, folder):
     assert failed and page.text.count(FAULT) == len(failed)
     infeasible = trials.with_state(State.INFEASIBLE)
     assert infeasible and "params.total" in page.text
-    assert f"not trained: {len(infeasible):,} proposal" in page.text
+    assert f"not trained: {format_count(len(infeasible), 'proposal')}." in page.text
+    assert f"{format_count(len(failed), 'failed trial')}." in page.text
 
 
 def test_marks_have_coordinates_of_points(page, folder):
