@@ -92,6 +92,8 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
             "length" in lengths and {"source", "target"} & set(lengths)):
         raise UserError("length is both source and target: sweep either length, or source and "
                         "target", code="options-conflict")
+    if {"source", "target"} & set(lengths):  # they replace `length`
+        protocol = protocol.with_lengths(protocol.source, protocol.target, protocol.vocab)
     keys = {key: text for key, text in values_by_key.items() if key not in length_keys}
     combinations = list(itertools.product(*lengths.values()))
     space = space.with_overrides(keys, "sweep") if keys else space
@@ -110,12 +112,11 @@ def sweep_costs(space: Space, values_by_key: Mapping[str, str],
         length_by_key = dict(zip(lengths, values))
         swept = protocol
         if lengths:
-            has_other_length = bool({"source", "target"} & {*lengths})
             swept = protocol.with_lengths(
                 length_by_key.get("source", protocol.source),
                 length_by_key.get("target", protocol.target),
                 length_by_key.get("vocab", protocol.vocab),
-                length_by_key.get("length", None if has_other_length else protocol.length))
+                length_by_key.get("length", protocol.length))
         rows += _rows(configs, references, swept, length_by_key, columns)
     ranks = {name: _value_ranks([row[name] for row in rows]) for name in names.values()}
     rows.sort(key=lambda row: [ranks[name][str(row[name])] for name in ranks])

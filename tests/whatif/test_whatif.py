@@ -114,6 +114,20 @@ def test_length_of_a_decoder_only_model_is_its_context() -> None:
                             for row in rows] == [False, True]
 
 
+@pytest.mark.parametrize("swept", ["source", "target"])
+def test_swept_source_or_target_replaces_the_length_of_a_protocol(swept: str) -> None:
+    """Also in the crossings: a decoder-only model then reads the source before the target."""
+    space = Space.parse("model: decoder-only\nwidth: 32\ndecoder: { depth: 2, heads: 4 }\n")
+    protocol = find_protocol("forward", vocab=20, length=8)
+    sweep = sweep_costs(space, {swept: "1..200"}, protocol)
+    expected = sweep_costs(space, {swept: "1..200"}, find_protocol("forward", 8, 8, 20))
+    assert sweep == expected and "macs.prefill" not in sweep.columns
+    crossing = next(crossing for crossing in sweep.crossings if crossing.ranges)
+    [(first, _)] = crossing.ranges
+    is_larger = [2 * row["macs.attention_products"] > row["macs.total"] for row in sweep.rows]
+    assert crossing.part == "attention's products" and is_larger.index(True) == first - 1
+
+
 @pytest.mark.parametrize(
     ("over", "code"),
     [
