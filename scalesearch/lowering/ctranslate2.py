@@ -194,13 +194,14 @@ def _embedding(plan: VariablePlan, stack: str, path: str, block: TokenEmbedding,
                                    (rows, block.d))
     if not block.scaled:
         plan.scalars[f"{stack}/scale_embeddings"] = False
-    if block.norm_type:
+    signal = ConstantTensor("step", (block.d,), 0) if steps else None
+    if block.norm_type:  # of the sum with positions; the signal is added to the result
         gain, offset = _norm_weights(block.norm_type, block.d, f"{path}.norm.{{}}".format)
         plan.add(f"{stack}/layernorm_embedding/gamma", (block.d,), gain)
         if block.norm_type != "rms":
-            plan.add(f"{stack}/layernorm_embedding/beta", (block.d,), offset)
-    if steps:
-        positions = TensorSum((positions, ConstantTensor("step", (block.d,), 0)))
+            plan.add(f"{stack}/layernorm_embedding/beta", (block.d,), _plus(offset, signal))
+    elif signal:
+        positions = TensorSum((positions, signal))
     plan.add(f"{stack}/position_encodings/encodings", (rows, block.d), positions)
 
 

@@ -63,8 +63,8 @@ def _of_stack(path: str, stack: Any) -> Iterator[str]:
         yield f"{path}.position_bias: relative position biases, as in T5, are not exported"
     if stack.solver != "euler":
         yield f"{path}: the solver {stack.solver} calls a layer several times, and the runtime once"
-    if stack.step_signals and layer.norm == "post" and layer.norm_kind == "rms":
-        yield f"{path}: step signals would be biases of norms after, and rms norms have none"
+    if stack.step_signals and layer.norm_kind == "rms":
+        yield f"{path}: step signals can be biases of norms, and rms norms have none"
     if isinstance(layer, DecoderLayer):
         cross_attentions = [other.cross_attention for other in layers
                             if other.cross_attention and not other.cross_attention.is_absent]

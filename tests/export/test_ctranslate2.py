@@ -68,6 +68,8 @@ CASES = {
     "steps": {f"{stack}.step_embedding": True for stack in BOTH},
     "steps, norms after": {f"{stack}.step_embedding": True for stack in BOTH}
     | {"norm": "post", "decoder.interleaved": True, "encoder.ffn": "none"},
+    "steps, norms of embeddings": {f"{stack}.step_embedding": True for stack in BOTH}
+    | {"embedding.norm": True, "norm_kind": "layer-no-bias"},
     "learned positions": {"embedding.positions": "learned"},
     "relative positions": {f"{stack}.relative_{key}": value for stack in BOTH
                            for key, value in (("positions", True), ("clip", 3))},
@@ -294,6 +296,8 @@ def test_too_many_tokens_are_an_error(deep, tmp_path):
        "decoder.pg.per_head": False, "decoder.pg.gate": "relu", "decoder.pg.residual": True},
       "decoder.cross_attention.partial"),
      ({"adapt": "prompt", "adapt.length": 4}, "encoder.attention.prompt"),
+     ({"decoder.step_embedding": True, "norm_kind": "rms", "embedding.norm": True},
+      "decoder: step signals can be biases of norms"),
      ({"encoder.middle_width": 4, "encoder.depth": 3}, "encoder: its layers have two widths"),
      ({"encoder.relative_positions": True, "encoder.relative_clip": 2, "norm": "post"},
       "rotary positions in a post-norm model"),
