@@ -123,12 +123,13 @@ def with_integers(trials: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """Convert the columns of counts of ``trials`` to integers, which may be missing.
 
     Pandas converts integers in a column with missing values to floats. ``table`` is the whole
-    table, so that a selection of rows does not change the type.
+    table, so that a selection of rows does not change the type. Counts of more than 63 bits are
+    left as they are.
     """
     counts = [name for name in table.select_dtypes("number")
               if name in ("seed", "tokens") or name.partition(".")[0] in COUNT_GROUPS]
     return trials.astype({name: "Int64" for name in counts
-                          if (table[name].dropna() % 1 == 0).all()})
+                          if (table[name].dropna() % 1 == 0).all() and table[name].max() < 2**63})
 
 
 def drop_empty_columns(table: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
-import json
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -244,12 +244,19 @@ def add_lost_column(results: Results, trials: pd.DataFrame) -> pd.DataFrame:
 
 def trials_to_json(results: Results, trials: pd.DataFrame) -> list[dict[str, Any]]:
     """Convert rows of a trials table to JSON values; an unset hyperparameter is None."""
+    import pandas as pd
+
     from scalesearch.report.table import PARAM_PREFIX, with_integers
 
+    def is_missing(key: str, value: Any) -> bool:
+        return (value is pd.NA or (value == "" and key.startswith(PARAM_PREFIX))
+                or (isinstance(value, float) and not math.isfinite(value)))
+
     table = with_integers(add_lost_column(results, trials), results.table)
-    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))
-    return [{key: None if value == "" and key.startswith(PARAM_PREFIX) else value
-             for key, value in row.items()} for row in rows]
+    # DataFrame.to_json would round to 10 decimals: a learning rate of 1e-5 would have few digits.
+    rows: list[dict[str, Any]] = table.astype(object).to_dict("records")
+    return [{key: None if is_missing(key, value) else value for key, value in row.items()}
+            for row in rows]
 
 
 def ablation_to_json(ablation: Ablation) -> dict[str, Any]:

@@ -11,12 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from scalesearch.cli.study.group import command
+from scalesearch.cli.study.shared import trials_to_json
 from scalesearch.cost import find_protocol
 from scalesearch.report.labels import format_value
 from scalesearch.spaces.syntax.parameters import Choice, IntRange
 from scalesearch.studies.executors.worker import finish_job
+from scalesearch.studies.results.results import load_results
 from scalesearch.studies.trials.evaluator import Evaluator
 from scalesearch.studies.trials.study_dir import StudyDir
+from scalesearch.studies.trials.trial import State
 from tests.cli.study.commands import call_study as call
 from tests.errors import refuses
 from tests.studies.event_study import EventStudy
@@ -42,6 +45,19 @@ def test_json_keys_have_the_same_type_for_the_front_and_all_trials(folder):
                 if value is not None:
                     types.setdefault(key, set()).add(type(value))
     assert {key: value_types for key, value_types in types.items() if len(value_types) > 1} == {}
+
+
+def test_numbers_in_json_have_all_digits(tmp_path):
+    rate = 3.1234567890123e-5
+    facts = {"recipe_params": {"lr": rate}, "params": {"recipe.lr": rate}}
+    costs = {"params.total": 1000, "macs.total": 10**19}  # more than 63 bits
+    (EventStudy(tmp_path).propose(0, costs=costs, **facts).end(0, 1.0, bleu=100 / 3)
+     .propose(1, state=State.INFEASIBLE, constraints={"budget": 1.0}, **facts))
+    results = load_results(tmp_path)
+    for row in trials_to_json(results, results.table):
+        assert row["param.recipe.lr"] == rate
+        assert row["bleu"] == (None if row["trial"] else 100 / 3)
+        assert row["macs.total"] == (9000 if row["trial"] else 10**19)
 
 
 def test_output_formats_exclude_each_other(folder):
