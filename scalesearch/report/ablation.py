@@ -84,8 +84,8 @@ class Ablation:
         for row in self.rows:
             if row is base:
                 difference = MISSING_CELL
-            elif row.half_width == 0:
-                difference = "same run"
+            elif row.half_width == 0 and (self.noise.sd or not self.noise.is_known):
+                difference = "same run"  # without noise, all half-widths are 0
             else:
                 interval = "" if row.half_width is None else f" ± {row.half_width:.2f}"
                 difference = f"{row.difference:+.2f}{interval}"

@@ -80,6 +80,12 @@ def test_noise_is_pooled_over_all_trials_of_the_study():
     assert (ablation.noise.sd, ablation.noise.df) == (pytest.approx(math.sqrt(0.5)), 1)
 
 
+def test_rows_without_noise_are_not_the_same_run():
+    """Such as untrained models, whose BLEU is 0 with all seeds."""
+    cells = build_ablation(records([0.0, 0.0], [2.0], [0.0]), "bleu").format_cells()
+    assert cells.iloc[1:, -1].tolist() == ["+2.00 ± 0.00", "+0.00 ± 0.00"]
+
+
 def test_unknown_metric_is_refused():
     with refuses("unknown-metric", "blue", "bleu"):
         build_ablation(records([20.0], [24.0]), "blue")
