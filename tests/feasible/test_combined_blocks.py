@@ -93,3 +93,12 @@ share: { encoder: { attention: own | sandwich }, decoder: { cross: own | sandwic
 @pytest.mark.parametrize("name", SPACES)
 def test_count_equals_enumeration(name: str) -> None:
     check_count(Space.parse(SPACES[name]))
+
+
+@pytest.mark.parametrize("model", ["encoder-only", "decoder-only",
+                                   "encoder-only | encoder-decoder"])
+@pytest.mark.parametrize("keys", ["width: 8\ndecoder: { width: 8 | 12 }",
+                                  "width: 8 | 12\nvocab: 30\ntarget_vocab: 40",
+                                  "width: 8 | 12\nclasses: 3"])
+def test_keys_of_other_models_are_counted_as_the_model_reads_them(model: str, keys: str) -> None:
+    check_count(Space.parse(f"model: {model}\n{keys}\n"))

@@ -215,8 +215,6 @@ def build_blocks(config: Config) -> tuple[Config, Block]:
     model = config["model"]
     unused = UNUSED_PREFIXES[model]
     if config.get("classes") is not None:
-        if model != "encoder-only":
-            raise UnbuildableError("classes", f"needs model: encoder-only, and model is {model}")
         unused += OUTPUT_KEYS
     config = {path: value for path, value in config.items() if not path.startswith(unused)}
     if decide(_decoder_width(config) == config["width"]):
@@ -325,9 +323,13 @@ def _build_embeddings(a: Config) -> Embeddings:
 def _target_config(a: Config) -> Config:
     """``a`` with the vocabulary and the width of the target as ``vocab`` and ``width``.
 
+    A model of one stack has no separate target.
+
     Raises:
         UnbuildableError: source and target share a table, and differ in one of the two.
     """
+    if a["model"] in SINGLE_STACKS:
+        return a
     changes = {"vocab": a["target_vocab"]} if "target_vocab" in a else {}
     width = a.get("decoder.width", a["width"])
     if decide(width != a["width"]):
@@ -353,6 +355,8 @@ def _decoder_width(a: Config) -> Any:
 
 
 def _build_output(a: Config) -> Use:
+    if a.get("classes") is not None and a["model"] != "encoder-only":
+        raise UnbuildableError("classes", f"needs model: encoder-only, and model is {a['model']}")
     return build_output(_target_config(a), "embedding.table" if a["model"] in SINGLE_STACKS
                         else _shared_table(a) or "embedding.target.table")
 
