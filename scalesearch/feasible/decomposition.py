@@ -253,8 +253,8 @@ class Decomposition:
             no_costs = np.zeros((table.n_candidates, len(self.names)), np.int64)
             return no_costs, np.full(table.n_candidates, not table.is_invalid)
 
-        def number_networks(block: Block, index: NDArray[np.int64]) -> None:
-            networks.add(block.block, table, index, first_row)  # type: ignore[attr-defined]
+        def number_networks(section: Any, index: NDArray[np.int64]) -> None:
+            networks.add(section.block, table, index, first_row, section.model_nests)
 
         costs, is_buildable = self._evaluate_piece(piece, piece.build, table, keys, number_networks)
         if piece.half == "ffn":  # costs of feed-forward networks, without the placeholder mixer

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.blocks.core import Block, LinearFactory, Repeat, Tie, Use
+from scalesearch.blocks.core import Block, LinearFactory, LoopNest, Repeat, Tie, Use
 from scalesearch.blocks.sizes import decide, evaluate_size, is_array, map_values
 
 if TYPE_CHECKING:
@@ -55,9 +55,15 @@ class NetworkNumbering:
         self._tables: dict[str, list[tuple[list[Any], NDArray[np.int64]]]] = {}
 
     def add(self, block: Block | Use | None, table: CandidateTable, index: NDArray[np.int64],
-            first_row: int) -> None:
-        """Add the networks of ``block``: those at ``index`` in a table that starts at a row."""
+            first_row: int, model_nests: Sequence[LoopNest] = ()) -> None:
+        """Add the networks of ``block``: those at ``index`` in a table that starts at a row.
+
+        Equal blocks with other ``model_nests`` have other costs, and therefore other numbers: the
+        encoders of an encoder-only and an encoder-decoder model.
+        """
         structure, numbers = ("", []) if block is None else network_signature(block)
+        structure += repr([[extent for extent in nest.loops if isinstance(extent, str)]
+                           for nest in model_nests])
         if self._separates_vocabs:
             numbers.append(np.broadcast_to(table.values["vocab"], table.n_candidates)[index])
         self._tables.setdefault(structure, []).append((numbers, first_row + index))

@@ -452,3 +452,18 @@ def test_activations_of_decoder_only_models_equal_cost() -> None:
     names = ("memory.activations",)
     forward = find_protocol("forward", 3, 4, 50)
     assert FeasibleCounter(Decomposition(space, forward, names), bounds).n_feasible == 1
+
+
+def test_equal_encoders_of_two_models_have_their_own_activations() -> None:
+    """The output layer of an encoder-only model stores other states."""
+    space = Space.parse("model: encoder-only | encoder-decoder\nwidth: 24\nnorm: pre\n"
+                        "encoder: { depth: 1 | 2, heads: 4, ffn: relu | none }\n"
+                        "decoder: { depth: 1, heads: 4 }\n")
+    forward = find_protocol("forward", 6, 5, 100)
+    name = "memory.activations"
+    networks = [space.architecture(params) for params in space.enumerate()]
+    costs = {network.id: evaluate_cost(network.block, forward)[name] for network in networks}
+    counted = Decomposition(space, forward, (name,))
+    for limit in set(costs.values()):
+        count = FeasibleCounter(counted, [CostBound(name, 1, limit)])
+        assert count.count_distinct() == sum(cost <= limit for cost in costs.values())
