@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scalesearch.blocks.core import Block
+from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.errors import UserError, option
 
 TEMPLATE_MODULE = "scalesearch.export.huggingface.modeling"
@@ -104,6 +105,12 @@ def called_name(node: ast.expr | None) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
+def wrapper_class(block: Block) -> str:
+    """Return the name of the class that is the interface of a model to transformers."""
+    is_causal = isinstance(block, DecoderOnly)
+    return "ScalesearchForCausalLM" if is_causal else "ScalesearchForSeq2SeqLM"
+
+
 def bundle_source(block: Block, title: str) -> str:
     """Write the Python source of the architecture ``block`` for transformers.
 
@@ -123,13 +130,12 @@ class Bundle:
         self.definition_modules: dict[str, str] = {}  # maps a name to the module that defines it
         self.external_imports: set[tuple[str, str, str | None]] = {
             ("typing", "Any", None), ("dataclasses", "field", None)}
-        self.used_attributes: set[str] = set()
+        self.used_attributes = {"forward"}  # called by PyTorch
         # Methods whose names have not occurred so far, with their modules.
         self.pending_methods: list[tuple[str, ast.FunctionDef]] = []
         for cls in classes:
             self._add_name(cls.__module__, cls.__name__)
-        for name in load_module_source(TEMPLATE_MODULE).definitions:
-            self._add_name(TEMPLATE_MODULE, name)
+        self._add_name(TEMPLATE_MODULE, wrapper_class(block))
         while used := [(module, method) for module, method in self.pending_methods
                        if method.name in self.used_attributes]:
             self.pending_methods = [entry for entry in self.pending_methods if entry not in used]

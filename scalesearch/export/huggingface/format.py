@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ import torch
 from safetensors.torch import save
 
 from scalesearch.blocks.core import PAD, Block
+from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.cost import load_protocol
 from scalesearch.data import BOS, EOS, UNK
 from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.export.export import collect_provenance
-from scalesearch.export.huggingface.bundle import bundle_source
+from scalesearch.export.huggingface.bundle import bundle_source, wrapper_class
 from scalesearch.export.huggingface.native import ClassSearch, NativeModel, find_native_class
 from scalesearch.export.huggingface.tokenizer import (
     TokenTemplate,
@@ -35,12 +37,13 @@ from scalesearch.training.scoring.evaluate import DecodingOptions, resolve_decod
 
 MODELING_MODULE = "modeling_scalesearch"
 CONFIG_FILE = "config.json"
-OWN_CLASS = "ScalesearchForSeq2SeqLM"
 # Beam search of transformers keeps the scores of every step in memory.
 MAX_BATCH_SENTENCES = 32
 DTYPES = {"none": "float32", "bf16": "bfloat16"}
 # Tasks that have a tag on the Hugging Face Hub.
-HUB_TASK_TAGS = {"translation": "translation", "summarization": "summarization"}
+HUB_TASK_TAGS = {"translation": "translation", "summarization": "summarization",
+                 "language-model": "text-generation"}
+TASK_LABELS = {"correction": "grammatical error correction", "language-model": "language modeling"}
 COST_LABELS = {"params.total": "parameters",
                "params.non_embedding": "parameters without embeddings",
                "macs.total": "multiply-adds", "memory.weights": "bytes of weights in float32"}
@@ -66,7 +69,8 @@ class HuggingFaceFormat(ExportFormat):
             return [f"class: {native_class.name} of transformers, without own code; the tokenizer "
                     f"is loaded by {native_class.tokenizer_class}"]
         needs = f". {search.nearest} needs {'; '.join(search.reasons)}" if search.nearest else ""
-        return [f"class: {OWN_CLASS}, whose code is in the folder (trust_remote_code=True){needs}"]
+        return [f"class: {wrapper_class(trained.architecture.block)}, whose code is in the folder "
+                f"(trust_remote_code=True){needs}"]
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         dtype = DTYPES[quantization]
@@ -84,17 +88,17 @@ class HuggingFaceFormat(ExportFormat):
         config = model_config(trained, dtype) if native is None else native_config(
             trained, native, dtype)
         write_json(folder / CONFIG_FILE, config)
-        write_json(folder / "generation_config.json", generation_config(trained, native))
+        write_json(folder / "generation_config.json", generation_config(trained))
         names = {f"{name}_token": piece for name, (piece, _) in
                  zip(("pad", "unk", "bos", "eos"), trained.tokenizer.pieces()) if name != "unk"}
-        is_causal = _is_causal(native)
+        is_causal = _is_causal(trained)
         write_json(folder / "tokenizer_config.json",
                    {"tokenizer_class": "TokenizersBackend", **names, "split_special_tokens": True,
                     "padding_side": "left" if is_causal else "right",
                     "clean_up_tokenization_spaces": False,
                     "model_max_length": longest_input(trained) if is_causal
                     else trained.max_source_length + 1})
-        template = token_template(trained, native)
+        template = token_template(trained)
         tokens = tokenizer_json(trained.tokenizer, trained.is_lowercase, template)
         write_text(folder / "tokenizer.json",
                    json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
@@ -108,13 +112,15 @@ class HuggingFaceFormat(ExportFormat):
         torch.set_num_threads(threads)
         transformers = _import_quietly()
         config = read_json(folder / CONFIG_FILE, dict[str, Any])
-        if config["architectures"] != [OWN_CLASS]:
-            return NativeDecoder(getattr(transformers, config["architectures"][0]).from_pretrained(
-                folder))
+        class_name, *_ = config["architectures"]
+        if "auto_map" not in config:
+            return NativeDecoder(getattr(transformers, class_name).from_pretrained(folder))
+        is_causal = class_name.endswith("ForCausalLM")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # decoders have a note of the version
-            return HuggingFaceDecoder(transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder, trust_remote_code=True))
+            model = getattr(transformers, _auto_class(is_causal)).from_pretrained(
+                folder, trust_remote_code=True)
+        return NativeDecoder(model) if is_causal else HuggingFaceDecoder(model)
 
 
 class HuggingFaceDecoder(ArtifactDecoder):
@@ -158,7 +164,10 @@ class HuggingFaceDecoder(ArtifactDecoder):
 
 
 class NativeDecoder(HuggingFaceDecoder):
-    """Decoder of a class of transformers."""
+    """Decoder of a class of transformers, or of a causal language model with own code."""
+
+    def language_model(self) -> Any:
+        return CausalModel(self.model)
 
     def _generate(self, source_ids: list[list[int]], max_lengths: list[int],
                   allow_unk: bool = False, **settings: Any) -> Any:
@@ -187,12 +196,63 @@ class NativeDecoder(HuggingFaceDecoder):
         return output
 
 
+@dataclass
+class CausalCache:
+    """Cache of transformers, and the number of positions of the target that it holds."""
+
+    states: Any = None
+    length: int = 0
+
+
+class CausalModel:
+    """A causal language model with the interface that :mod:`scalesearch.nn.decode` expects.
+
+    Its decoder states are the logits.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def encode(self, source: torch.Tensor) -> torch.Tensor:
+        return source
+
+    def new_cache(self) -> CausalCache:
+        return CausalCache()
+
+    def decode(self, target: torch.Tensor, source: torch.Tensor,
+               cache: CausalCache) -> torch.Tensor:
+        """Compute logits (batch, T, V) after the new tokens ``target`` (batch, T)."""
+        from scalesearch.export.huggingface.modeling import CACHE_NAME
+
+        tokens = target if cache.length else torch.cat([source, target], 1)
+        output = self.model(tokens, use_cache=True, **{CACHE_NAME: cache.states})
+        cache.states = output[CACHE_NAME]
+        cache.length += target.shape[1]
+        logits: torch.Tensor = output.logits[:, -target.shape[1] :]
+        return logits
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        return states
+
+    def __call__(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Compute logits (batch, T, V) after each token of ``target`` (batch, T)."""
+        return self.decode(target, source, self.new_cache())
+
+
 def _find_class(trained: Checkpoint) -> ClassSearch:
     return find_native_class(trained.architecture, trained.max_source_length + 1)  # with EOS
 
 
-def _is_causal(native: NativeModel | None) -> bool:
-    return native is not None and native.native_class.auto_class == "AutoModelForCausalLM"
+def _is_causal(trained: Checkpoint) -> bool:
+    return isinstance(trained.architecture.block, DecoderOnly)
+
+
+def _auto_class(is_causal: bool) -> str:
+    return "AutoModelForCausalLM" if is_causal else "AutoModelForSeq2SeqLM"
+
+
+def _is_language_model(trained: Checkpoint) -> bool:
+    return TASKS[trained.task].model_types == ("decoder-only",)
 
 
 def longest_input(trained: Checkpoint) -> int:
@@ -202,11 +262,11 @@ def longest_input(trained: Checkpoint) -> int:
     return 2 * (trained.max_source_length + 1)
 
 
-def token_template(trained: Checkpoint, native: NativeModel | None) -> TokenTemplate:
+def token_template(trained: Checkpoint) -> TokenTemplate:
     """Return the special tokens around a text: those of the training."""
-    if not _is_causal(native):
+    if not _is_causal(trained):
         return TokenTemplate()
-    if TASKS[trained.task].model_types == ("decoder-only",):  # texts follow the end of another
+    if _is_language_model(trained):  # texts follow the end of another
         return TokenTemplate((EOS, BOS), ())
     return TokenTemplate((), (EOS, BOS))
 
@@ -218,7 +278,7 @@ def native_config(trained: Checkpoint, native: NativeModel, dtype: str) -> dict[
               "vocab_size": trained.tokenizer.vocab_size, "dtype": dtype,
               "pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS,
               "attention_dropout": recipe.attention_dropout}
-    if _is_causal(native):
+    if _is_causal(trained):
         return {**config, "max_position_embeddings": longest_input(trained)}
     return {**config, "dropout": recipe.dropout, "activation_dropout": recipe.activation_dropout,
             "decoder_start_token_id": BOS, "forced_eos_token_id": None}
@@ -227,11 +287,12 @@ def native_config(trained: Checkpoint, native: NativeModel, dtype: str) -> dict[
 def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
     """Build the content of ``config.json`` for the class of the package."""
     recipe = trained.recipe
-    decoding = resolve_decoding(recipe, trained.max_length_a)
     block = trained.architecture.block
-    classes = {"AutoConfig": "ScalesearchConfig", "AutoModelForSeq2SeqLM": OWN_CLASS}
-    return {
-        "architectures": [OWN_CLASS],
+    is_causal = _is_causal(trained)
+    own_class = wrapper_class(block)
+    classes = {"AutoConfig": "ScalesearchConfig", _auto_class(is_causal): own_class}
+    config = {
+        "architectures": [own_class],
         "auto_map": {auto: f"{MODELING_MODULE}.{name}" for auto, name in classes.items()},
         "model_type": "scalesearch",
         "vocab_size": trained.tokenizer.vocab_size,
@@ -241,21 +302,27 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
         "activation_dropout": recipe.activation_dropout,
         "init": recipe.init,
         "verified_transformers": version("transformers"),
-        "max_length_a": decoding.max_length_a,
-        "max_length_b": decoding.max_length_b,
-        "is_encoder_decoder": True,
+        "is_encoder_decoder": not is_causal,
         "dtype": dtype,
     }
+    if is_causal:
+        return config
+    decoding = resolve_decoding(recipe, trained.max_length_a)
+    return {**config, "max_length_a": decoding.max_length_a, "max_length_b": decoding.max_length_b}
 
 
-def generation_config(trained: Checkpoint, native: NativeModel | None) -> dict[str, Any]:
-    """Build ``generation_config.json``: the search that the model was scored with."""
+def generation_config(trained: Checkpoint) -> dict[str, Any]:
+    """Build ``generation_config.json``: the search that the model was scored with.
+
+    A language model was scored without a search, and generates greedily.
+    """
     recipe = trained.recipe
     special = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS,
                "suppress_tokens": [PAD, UNK, BOS]}
+    has_beam = recipe.beam > 1 and not _is_language_model(trained)
     beam = {"num_beams": recipe.beam, "length_penalty": recipe.length_penalty,
-            "early_stopping": "never"} if recipe.beam > 1 else {}
-    if _is_causal(native):
+            "early_stopping": "never"} if has_beam else {}
+    if _is_causal(trained):
         return {**special, "max_length": longest_input(trained), **beam}
     decoding = resolve_decoding(recipe, trained.max_length_a)
     max_length = int(decoding.max_lengths(torch.ones(1, trained.max_source_length + 1)))
@@ -288,9 +355,7 @@ def model_card(trained: Checkpoint, native: NativeModel | None) -> str:
     sides = (str(data.get("spec", {}).get(side)) for side in ("source", "target"))
     languages = [code for code in sides if re.fullmatch("[a-z]{2,3}", code)]
     name = f"scalesearch {architecture.id}"
-    is_text = TASKS[trained.task].model_types == ("decoder-only",)
-    task_tag = ("text-generation" if is_text and _is_causal(native)
-                else HUB_TASK_TAGS.get(trained.task))
+    task_tag = HUB_TASK_TAGS.get(trained.task)
     scores = [(metric.label, metrics[key],
                str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
               for key, metric in TASKS[trained.task].metrics.items()
@@ -311,9 +376,11 @@ def model_card(trained: Checkpoint, native: NativeModel | None) -> str:
     return templates.get_template("card.md").render(
         {"trained_with": {}, "seed": None} | facts,
         head={key: value for key, value in head.items() if value}, name=name, languages=languages,
-        model_class=native.native_class.name if native else None, is_causal=_is_causal(native),
+        model_class=native.native_class.name if native else None, is_causal=_is_causal(trained),
         tokenizer_class=native.native_class.tokenizer_class if native else "AutoTokenizer",
-        is_text=is_text, lowercase=trained.is_lowercase, data=data, scores=scores,
+        task_label=TASK_LABELS.get(trained.task, trained.task),
+        auto_class=_auto_class(_is_causal(trained)), is_text=_is_language_model(trained),
+        max_length=longest_input(trained), lowercase=trained.is_lowercase, data=data, scores=scores,
         metrics={"weights": "", "decoding": ""} | metrics,
         costs=[(label, facts["costs"][key]) for key, label in COST_LABELS.items()],
         protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),

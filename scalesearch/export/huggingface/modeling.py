@@ -14,7 +14,11 @@ import torch
 import transformers
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    CausalLMOutputWithPast,
+    Seq2SeqLMOutput,
+)
 from transformers.utils.generic import can_return_tuple
 
 from scalesearch.blocks.core import BOS, EOS, PAD
@@ -28,7 +32,8 @@ from scalesearch.nn.module import DropoutRates
 ARCHITECTURE: Any = None  # replaced by the bundle
 # Argument and output that hold the cache; transformers 5.24 renamed ``past_key_values``.
 CACHE_NAME = "cache" if "cache" in Seq2SeqLMOutput.__annotations__ else "past_key_values"
-# Arguments that change nothing: padding is at the end, and positions follow from the cache.
+# Arguments that change nothing: positions follow from the cache and, in a decoder-only model, from
+# the mask; padding of the target of an encoder-decoder model is at its end.
 UNUSED_ARGUMENTS = frozenset({"cache_position", "decoder_attention_mask", "decoder_position_ids"})
 
 
@@ -116,8 +121,8 @@ class LengthLimitProcessor(transformers.LogitsProcessor):
         return scores.masked_fill((input_ids.shape[1] - 1 >= limits)[:, None] & others, -torch.inf)
 
 
-class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.GenerationMixin):
-    """An encoder-decoder model. The source ends with EOS; the target starts with BOS."""
+class ScalesearchModel(transformers.PreTrainedModel, transformers.GenerationMixin):
+    """Base class of both types of models."""
 
     config_class = ScalesearchConfig
     main_input_name = "input_ids"
@@ -147,6 +152,99 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # forward creates its own cache
 
+    def _select_cache(self, arguments: dict[str, Any], use_cache: bool | None,
+                      is_training: bool) -> Any:
+        """Return the given cache, a new one, or None; check the other arguments.
+
+        The cache is the argument ``past_key_values`` before transformers 5.24, ``cache`` after.
+
+        Raises:
+            TypeError: an unknown argument holds tensors or other state.
+        """
+        cache = arguments.pop(CACHE_NAME, None)
+        for name, value in arguments.items():
+            has_no_state = value is None or isinstance(value, (bool, int, str))
+            if not has_no_state and name not in UNUSED_ARGUMENTS:
+                raise TypeError(f"{type(self).__name__} does not know the argument {name!r}; it "
+                                f"was not written for transformers {transformers.__version__}. "
+                                "Export the model again, or install the version in artifact.json")
+        if cache is None and (self.config.use_cache and not is_training
+                              if use_cache is None else use_cache):
+            cache = TransformersCache()
+        return cache
+
+    def _loss(self, logits: Tensor, labels: Tensor,
+              num_items_in_batch: Tensor | int | None) -> Tensor:
+        """Compute the loss of ``labels`` (batch, T), or their sum by ``num_items_in_batch``.
+
+        Raises:
+            ValueError: labels are padded with 0 although ``num_items_in_batch`` counts them.
+        """
+        padding = labels == PAD
+        scored = labels.masked_fill(padding, -100).flatten()
+        if num_items_in_batch is None:
+            return cross_entropy(logits.flatten(0, 1).float(), scored)
+        if padding.any():
+            raise ValueError("labels are padded with 0, which Trainer counts as labels: pad "
+                             "with -100, as the data collators of transformers do")
+        return cross_entropy(logits.flatten(0, 1).float(), scored,
+                             reduction="sum") / num_items_in_batch
+
+
+class ScalesearchForCausalLM(ScalesearchModel):
+    """A decoder-only model. A text starts with EOS and BOS, or has them between its two parts."""
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int = 0,
+        num_items_in_batch: Tensor | int | None = None,
+        **arguments: Any,
+    ) -> CausalLMOutputWithPast:
+        """Compute logits (batch, T, V), and the loss if ``labels`` are given.
+
+        Args:
+            input_ids: (batch, T); with a cache, only the new ones.
+            attention_mask: (batch, cached positions + T), 0 at padding, on either side; default:
+                no padding.
+            labels: (batch, T), ``input_ids`` or a copy of them; those before -100 and padding are
+                ignored in the loss, which predicts label i + 1 after token i.
+            logits_to_keep: number of last positions with logits; 0 for all.
+            num_items_in_batch: as in ScalesearchForSeq2SeqLM.
+
+        Raises:
+            ValueError: ``attention_mask`` has another shape.
+        """
+        cache = self._select_cache(arguments, use_cache, labels is not None)
+        n_positions = input_ids.shape[1] + (0 if cache is None else cache.length)
+        if attention_mask is None:
+            attention_mask = input_ids.new_ones(len(input_ids), n_positions)
+        if attention_mask.shape != (len(input_ids), n_positions):
+            raise ValueError(f"attention_mask: expected the shape "
+                             f"{(len(input_ids), n_positions)}, with a column per cached and new "
+                             f"position, found {tuple(attention_mask.shape)}")
+        memory = EncoderMemory(input_ids[:, :0], attention_mask == 0)
+        states = self.model.decode(input_ids, memory, cache)
+        logits = self.model.logits(states[:, -logits_to_keep:])
+        loss = None
+        if labels is not None:
+            loss = self._loss(logits[:, :-1], labels[:, 1:], num_items_in_batch)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, **{CACHE_NAME: cache})
+
+    @torch.no_grad()
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Generate as every causal language model of transformers does."""
+        with self.model.cached_weights():
+            return super().generate(*args, **kwargs)
+
+
+class ScalesearchForSeq2SeqLM(ScalesearchModel):
+    """An encoder-decoder model. The source ends with EOS; the target starts with BOS."""
+
     def get_encoder(self, modality: str | None = None) -> EncoderWrapper:
         """Return the encoder."""
         return EncoderWrapper(self.model)
@@ -165,8 +263,6 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
     ) -> Seq2SeqLMOutput:
         """Compute logits (batch, T, V), and the loss if ``labels`` are given.
 
-        The cache is the argument ``past_key_values`` before transformers 5.24, ``cache`` after.
-
         Args:
             input_ids: (batch, S), padded at the end; not needed with ``encoder_outputs``.
             attention_mask: (batch, S), 0 at padding; default: padding is recognized by its id.
@@ -175,39 +271,15 @@ class ScalesearchForSeq2SeqLM(transformers.PreTrainedModel, transformers.Generat
             labels: (batch, T), with EOS at the end; -100 and padding are ignored in the loss.
             num_items_in_batch: number of labels in all accumulated batches, by which the sum of
                 losses is divided. Default: the loss is the mean over the labels.
-
-        Raises:
-            TypeError: an unknown argument holds tensors or other state.
-            ValueError: labels are padded with 0 although ``num_items_in_batch`` counts them.
         """
-        cache = arguments.pop(CACHE_NAME, None)
-        for name, value in arguments.items():
-            has_no_state = value is None or isinstance(value, (bool, int, str))
-            if not has_no_state and name not in UNUSED_ARGUMENTS:
-                raise TypeError(f"{type(self).__name__} does not know the argument {name!r}; it "
-                                f"was not written for transformers {transformers.__version__}. "
-                                "Export the model again, or install the version in artifact.json")
+        cache = self._select_cache(arguments, use_cache, labels is not None)
         if encoder_outputs is None:
             encoder_outputs = self.get_encoder()(input_ids, attention_mask)
         if decoder_input_ids is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if cache is None and (self.config.use_cache and labels is None
-                              if use_cache is None else use_cache):
-            cache = TransformersCache()
         memory = EncoderMemory(encoder_outputs[0], self._bias(encoder_outputs, attention_mask))
         logits = self.model.logits(self.model.decode(decoder_input_ids, memory, cache))
-        loss = None
-        if labels is not None:
-            padding = labels == PAD
-            scored = labels.masked_fill(padding, -100).flatten()
-            if num_items_in_batch is None:
-                loss = cross_entropy(logits.flatten(0, 1).float(), scored)
-            elif padding.any():
-                raise ValueError("labels are padded with 0, which Trainer counts as labels: pad "
-                                 "with -100, as DataCollatorForSeq2Seq does")
-            else:
-                loss = cross_entropy(logits.flatten(0, 1).float(), scored,
-                                     reduction="sum") / num_items_in_batch
+        loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
         return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=memory.states,
                                **{CACHE_NAME: cache})
 

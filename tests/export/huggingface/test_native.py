@@ -1,4 +1,7 @@
-"""Architectures that are exactly a class of transformers: logits, decoding, files, reasons."""
+"""Architectures that are a class of transformers: logits, decoding, files, reasons.
+
+Also decoder-only architectures that are not: they are causal language models with own code.
+"""
 
 import json
 import os
@@ -136,6 +139,7 @@ def test_language_model_is_loaded_by_its_class_with_equal_logits_and_tokens(
     candidate = as_trained(trained, language_model(changes))
     folder = written(candidate, tmp_path / "out")
     assert not list(folder.glob("*.py"))
+    assert "num_beams" not in (folder / "generation_config.json").read_text()
     loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True)
     assert type(loaded).__name__ == name
@@ -257,6 +261,79 @@ def test_tokenizer_starts_texts_as_in_training_and_generate_continues_them(
     model.save_pretrained(tmp_path / "again")
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
     assert torch.equal(again(output).logits, model(output).logits)
+
+
+# Decoder-only architectures without a class: experts; a convolution, whose state follows the
+# padding; a recurrence in windows; learned positions.
+OWN_CODE: list[dict[str, str]] = [
+    {"decoder.ffn": "{ mixture: { experts: 4, active: 2, expert_hidden: 8 } }"},
+    {"decoder.local": "{ lightweight: { join: sum, kernel: 3, heads: 4 } }", "norm_kind": "layer"},
+    {"decoder.window": "3", "decoder.local": "{ ssru: { join: sum } }"},
+    {"embedding.positions": "learned", "embedding.max_length": "40", "norm": "post"}]
+
+
+@pytest.mark.parametrize("changes", OWN_CODE, ids=range(len(OWN_CODE)))
+def test_other_language_models_are_causal_language_models_with_own_code(
+        changes: dict[str, str], trained: Checkpoint, tmp_path: Path) -> None:
+    candidate = as_trained(trained, language_model(changes))
+    folder = written(candidate, tmp_path / "out")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    assert type(model).__name__ == "ScalesearchForCausalLM"
+    assert not model.config.is_encoder_decoder
+    for name in ("config.json", "README.md"):
+        assert "Seq2Seq" not in (folder / name).read_text()
+    rng = Random(4)
+    vocab = candidate.tokenizer.vocab_size
+    ids = torch.tensor([[EOS, BOS, *(rng.randrange(4, vocab) for _ in range(14))]
+                        for _ in range(3)])
+    with torch.no_grad():
+        expected = candidate.model(ids[:, :1], ids[:, 1:])
+        output = model(ids, labels=ids)
+        assert torch.equal(output.logits[:, 1:], expected)
+        # with a cache, sums have another order
+        assert torch.allclose(model(ids, logits_to_keep=2).logits, expected[:, -2:], atol=1e-4)
+    assert torch.allclose(output.loss, torch.nn.functional.cross_entropy(
+        output.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
+    rows = random_rows(vocab, rng)
+    limits = length_limits(candidate.model, padded(rows))
+    decoder = HuggingFaceFormat().open_decoder(folder, 1)
+    assert decoder.greedy(rows, limits.tolist()) == greedy_search(
+        candidate.model, padded(rows)).best_ids()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    prompts = ["the", "one old cat runs and", "red"]
+    batch = tokenizer(prompts, return_tensors="pt", padding=True)
+    search = {"max_length": None, "max_new_tokens": 5, "min_new_tokens": 5}
+    for beams in (1, 3):
+        generated = model.generate(**batch, num_beams=beams, **search)
+        assert torch.equal(generated[:, :-5], batch["input_ids"])  # the prompt is returned
+        assert torch.equal(generated, model.generate(**batch, num_beams=beams, use_cache=False,
+                                                     **search))
+        for row, prompt in zip(generated, prompts):
+            single = model.generate(**tokenizer(prompt, return_tensors="pt"), num_beams=beams,
+                                    **search)
+            assert row[-5:].tolist() == single[0, -5:].tolist()
+    with pytest.raises(ValueError, match="attention_mask"):
+        model(ids, attention_mask=torch.ones(3, 5))
+    model.save_pretrained(tmp_path / "again")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again",
+                                                              trust_remote_code=True)
+    assert torch.equal(again(ids, labels=ids).logits, output.logits)
+
+
+def test_decoder_only_translation_model_is_a_causal_language_model(
+        trained_folder: Path, tmp_path: Path) -> None:
+    candidate = as_trained(read_checkpoint(trained_folder), language_model(OWN_CODE[1]))
+    folder = written(candidate, tmp_path / "out")
+    rows = random_rows(candidate.tokenizer.vocab_size, Random(4))
+    limits = length_limits(candidate.model, padded(rows))
+    decoder = HuggingFaceFormat().open_decoder(folder, 1)
+    assert decoder.greedy(rows, limits.tolist()) == greedy_search(
+        candidate.model, padded(rows)).best_ids()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    assert tokenizer("the red dog")["input_ids"] == [
+        *candidate.tokenizer.encode(["the red dog"])[0], EOS, BOS]
+    card = (folder / "README.md").read_text()
+    assert "AutoModelForCausalLM" in card and "without the source" in card
 
 
 def test_weights_in_bf16(trained: Checkpoint, tmp_path: Path) -> None:
