@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scalesearch.nn import Seq2SeqModel as Module
     from scalesearch.tasks import Texts
     from scalesearch.training import Recipe, Result
+    from scalesearch.training.checkpoint import Checkpoint
 
 TextSource = str | Path | Sequence[str]
 
@@ -211,12 +212,11 @@ class Model(Displayable):
             ``unknown_tokens`` and a signature.
         """
         from scalesearch.data.files import read_lines, select_column
-        from scalesearch.training.checkpoint import read_checkpoint
         from scalesearch.training.scoring.texts import score_text
 
         lines = (select_column(read_lines(Path(text)), Path(text), "text")
                  if isinstance(text, str | Path) else text)
-        return score_text(read_checkpoint(self.folder), lines)
+        return score_text(self._read_language_model(), lines)
 
     @python_error_messages()
     def generate(self, prompt: str = "", tokens: int = 100, *, temperature: float = 1.0,
@@ -233,10 +233,9 @@ class Model(Displayable):
         Returns:
             The continuation, without the prompt.
         """
-        from scalesearch.training.checkpoint import read_checkpoint
         from scalesearch.training.scoring.texts import continue_text
 
-        return continue_text(read_checkpoint(self.folder), prompt, tokens, temperature, top_k,
+        return continue_text(self._read_language_model(), prompt, tokens, temperature, top_k,
                              seed).text
 
     @python_error_messages(to="format")
@@ -266,6 +265,14 @@ class Model(Displayable):
         export_training(self.folder, folder, format, quantize, spec, sentences, threads,
                         self.selection_reason or str(self.folder), opset)
         return Model(folder, self.selection_reason)
+
+    def _read_language_model(self) -> Checkpoint:
+        from scalesearch.export.translator import read_language_model
+
+        trained, notes = read_language_model(self.folder)
+        for note in notes:
+            warnings.warn(f"{self.folder}: {note}", stacklevel=3)
+        return trained
 
     @cached_property
     def _cached_translator(self) -> Translator:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from scalesearch.cli.options import option, print_json
-from scalesearch.terminal import print_data
+from scalesearch.terminal import open_console, print_data, print_text
 
 
 @click.command(name="generate")
@@ -24,17 +23,20 @@ from scalesearch.terminal import print_data
 @option("json")
 def command(model: str, prompt: str | None, tokens: int, temperature: float, top_k: int | None,
             seed: int, as_json: bool) -> None:
-    """Continue PROMPT, or standard input, with the trained language model in the folder MODEL.
+    """Continue PROMPT, or standard input, with the language model in the folder MODEL.
 
-    Prints the prompt and its continuation. An end of line in the prompt starts a new line.
+    The model is trained or exported. Prints the prompt and its continuation. An end of line in the
+    prompt starts a new line.
 
     \b
     Example: scalesearch generate runs/model 'The guests' --temperature 0.8 --seed 3
     """
-    from scalesearch.training.checkpoint import read_checkpoint
+    from scalesearch.export.translator import read_language_model
     from scalesearch.training.scoring.texts import continue_text
 
-    trained = read_checkpoint(Path(model))
+    trained, notes = read_language_model(model)
+    for note in notes:
+        print_text(f"note: {note}", open_console(stderr=True), style="dim")
     if prompt is None:
         prompt = "" if sys.stdin.isatty() else sys.stdin.read()
     result = continue_text(trained, prompt, tokens, temperature, top_k, seed)

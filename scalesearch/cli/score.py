@@ -46,9 +46,9 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
     the data, or fits the language or script of the references. If there are several models,
     the difference of each to the first is printed with its 95 % interval and p-value, by paired
     bootstrap (Koehn 2004). Tokenized BLEU is added if the data of the models are tokenized. A note
-    reports translations that are too short. Models of other tasks are scored by the metrics of
+    reports translations that are too short. Summaries and corrections are scored by the metrics of
     their task, without intervals. Language models are scored on a --text, with the windows of
-    their data.
+    their data. Classifiers and masked language models are scored only when they are trained.
 
     \b
     Example: scalesearch score runs/a runs/b --source test.en --target test.de
@@ -160,14 +160,19 @@ def _print_scores(names: Sequence[str], scores: Sequence[Mapping[str, Any]],
 def _score_text(models: Sequence[str], text: Path, threads: int, as_json: bool) -> None:
     """Print scores of language models on a text."""
     from scalesearch.data.files import read_lines, select_column
+    from scalesearch.export.translator import read_language_model
     from scalesearch.tasks import METRICS
-    from scalesearch.training.checkpoint import read_checkpoint
     from scalesearch.training.scoring.texts import TASK, score_text
 
     lines = select_column(read_lines(text), text, "text")
-    scores = [score_text(read_checkpoint(model), lines, threads=threads) for model in models]
+    scores = []
+    notes: list[str] = []
+    for model in models:
+        trained, model_notes = read_language_model(model, threads)
+        scores.append(score_text(trained, lines, threads))
+        notes += (f"{model}: {note}" for note in model_notes)
     if as_json:
-        print_json({"text": str(text), "lines": len(lines),
+        print_json({"text": str(text), "lines": len(lines), "notes": notes,
                     "models": [{"model": model, **values}
                                for model, values in zip(models, scores)]})
         return
@@ -180,6 +185,8 @@ def _score_text(models: Sequence[str], text: Path, threads: int, as_json: bool) 
         unknown = values["unknown_tokens"]
         note = f"; {format_count(unknown, 'unknown token')}" if unknown else ""
         print_text(f"{name}: {values['perplexity_signature']}{note}", style="dim")
+    for note in notes:
+        print_text(note, style="dim")
 
 
 def brevity_notes(names: Sequence[str], scores: Sequence[dict[str, Any]],

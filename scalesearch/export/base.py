@@ -115,6 +115,14 @@ class ArtifactDecoder(ABC):
     def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
         """Decode exactly ``length`` tokens per sentence, also after EOS, for timing."""
 
+    def language_model(self) -> Any:
+        """Return a decoder-only model for :mod:`scalesearch.training.scoring.texts`.
+
+        It has the methods of :class:`.Seq2SeqModel` that a search needs, and is called with source
+        and target.
+        """
+        raise NotImplementedError
+
     def decode(self, split: Split, model: Any, search: DecodingOptions
                ) -> list[list[tuple[list[int], float | None, bool]]]:
         """Return the translations of each sentence, in the order of the split.

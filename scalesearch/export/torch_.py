@@ -61,6 +61,9 @@ class TorchDecoder(ArtifactDecoder):
                                  allow_unk=search.allow_unk)
         return [[(ids, score) for ids, score in row] for row in hypotheses.ranked()]
 
+    def language_model(self) -> object:
+        return self.model
+
     def decode_fixed_length(self, source_ids: list[list[int]], length: int, beam: int) -> None:
         # BOS is never generated. With BOS as the end, a search takes one step more than its limit.
         if beam == 1:

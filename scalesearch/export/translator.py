@@ -1,4 +1,4 @@
-"""Translation with trained or exported models, and scores of several models."""
+"""Translation with trained or exported models, scores of several models, and language models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from scalesearch.errors import UserError
 from scalesearch.nn.shortlist import Shortlist
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training import Recipe
-from scalesearch.training.checkpoint import read_ensemble
+from scalesearch.training.checkpoint import (
+    Checkpoint,
+    is_runtime_artifact,
+    read_checkpoint,
+    read_ensemble,
+)
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.scoring.evaluate import (
     DECODE_BATCH_TOKENS,
@@ -26,6 +31,7 @@ from scalesearch.training.scoring.evaluate import (
     translate,
     translate_lines,
 )
+from scalesearch.training.scoring.texts import check_language_model
 
 MAX_LINES_PER_CHUNK = 1000  # lines sorted by length together; the first output waits for them
 MAX_CHARACTERS_PER_CHUNK = 1 << 20  # limits the memory of tokenization; a longer line is one chunk
@@ -52,9 +58,7 @@ class Translator:
         folders = [Path(folder)] if isinstance(folder, Path | str) else list(map(Path, folder))
         self.folder = " + ".join(map(str, folders))
         self.notes: list[str] = []
-        # The format torch is a copy of the training folder, which has a result.
-        is_artifact = (folders[0] / "artifact.json").is_file() and not (
-            folders[0] / "result.json").is_file()
+        is_artifact = is_runtime_artifact(folders[0])
         if is_artifact and len(folders) == 1:
             from scalesearch.export.export import open_artifact
 
@@ -74,7 +78,11 @@ class Translator:
         self.task = TASKS[self.checkpoint.task]
         if self.task.score is None:
             raise UserError(f"{self.folder}: trained for the task {self.task.name}, which does not "
-                            "map a line to a line", code="other-task")
+                            "map a line to a line", code="other-task", help=(
+                "`generate` continues a text with this model, and `score --text` (in Python "
+                "`score_text`) scores one" if self.task.name == "language-model" else
+                "its scores are in result.json, and in Python `ss.load(FOLDER).module()` is its "
+                "PyTorch module"))
         self.decoding = self.resolve_decoding(
             beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, n_best=n_best,
             max_length_a=max_length_a, max_length_b=max_length_b, allow_unk=allow_unk)
@@ -149,6 +157,27 @@ def score_translations(translators: Sequence[Translator], translations: Sequence
     signature = next(text for key, text in metrics[0].items() if key.endswith("_signature"))
     return [{name: {"score": values[name], "signature": signature} for name in task.metrics}
             for values in metrics]
+
+
+def read_language_model(folder: Path | str,
+                        threads: int | None = None) -> tuple[Checkpoint, list[str]]:
+    """Read a trained or exported language model; an exported one runs in its runtime.
+
+    Returns:
+        The model for :mod:`scalesearch.training.scoring.texts`, and notes as of a
+        :class:`Translator`.
+
+    Raises:
+        UserError: the folder holds neither, or the model has another task.
+    """
+    from scalesearch.export.export import open_artifact
+
+    if not is_runtime_artifact(Path(folder)):
+        return read_checkpoint(folder), []
+    trained, decoder = open_artifact(Path(folder), threads or 1)
+    check_language_model(trained)
+    notes = [note for note in (decoder.accuracy_note, decoder.version_note) if note]
+    return replace(trained, model=decoder.language_model()), notes
 
 
 def chunk_lines(lines: Iterable[str | None]) -> Iterator[list[str]]:

@@ -205,15 +205,14 @@ def sample_tokens(model: Any, prompt: Sequence[int], n_tokens: int, window: int,
     reads the last half of a window again, with a new cache.
 
     Args:
-        model: decoder-only model in eval mode.
+        model: decoder-only model in eval mode, on the CPU.
         prompt: ids of the tokens before; the last ones are used if there are too many.
         temperature: divisor of the logits; 0 selects the most probable token.
         top_k: sample from the most probable tokens only; None for all.
         seed: seed of the samples.
     """
-    device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(seed)
-    memory = model.encode(torch.tensor([[EOS]], device=device))
+    memory = model.encode(torch.tensor([[EOS]]))
     n_kept = window // 2
     stream = [*prompt]
     if len(stream) >= window:
@@ -225,8 +224,8 @@ def sample_tokens(model: Any, prompt: Sequence[int], n_tokens: int, window: int,
         if cache.length + len(unread) > window:
             cache = model.new_cache()
             unread = [BOS, *stream[len(stream) - n_kept :]]
-        states = model.decode(torch.tensor([unread], device=device), memory, cache)
-        logits = model.logits(states[0, -1]).double().cpu()  # (V,)
+        states = model.decode(torch.tensor([unread]), memory, cache)
+        logits = model.logits(states[0, -1]).double()  # (V,)
         logits[list(NEVER_SAMPLED)] = NEG_INF
         if temperature == 0:
             token = int(logits.argmax())

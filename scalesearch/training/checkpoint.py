@@ -241,11 +241,11 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     check_artifact(folder)
     needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
     missing = [name for name in needed if not (folder / name).is_file()]
-    if missing in ([], [WEIGHTS_FILE]) and not (folder / ARTIFACT_FILE).is_file() and any(
-            (folder / name).is_file() for name in EXPORTED_FILES):
+    if missing in ([], [WEIGHTS_FILE]) and not (folder / ARTIFACT_FILE).is_file() and (
+            _has_runtime_files(folder)):
         raise UserError(f"{folder}: {ARTIFACT_FILE} of this exported model is missing. Export the "
                         "model again", code="no-checkpoint")
-    if missing:
+    if missing or (load_weights and is_runtime_artifact(folder)):
         if not folder.is_dir():
             reason = "the folder does not exist"
         elif (folder / "study.json").is_file():
@@ -271,6 +271,15 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
         model = build_model(architecture.block, vocab=tokenizer.vocab_size, device="meta")
     return Checkpoint(model.eval(), tokenizer, architecture, spec, recipe, folder,
                       data.get("max_length_a", LENGTH_FACTOR))
+
+
+def is_runtime_artifact(folder: Path) -> bool:
+    """Whether ``folder`` holds an exported model of another runtime, not a copy of a training."""
+    return (folder / ARTIFACT_FILE).is_file() and _has_runtime_files(folder)
+
+
+def _has_runtime_files(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in EXPORTED_FILES)
 
 
 def check_artifact(folder: Path) -> None:

@@ -36,7 +36,7 @@ class OnnxEncoderMemory:
 
 @dataclass
 class OnnxDecodingCache:
-    """Cached tensors by name, and the number of decoded positions."""
+    """Cached tensors by name, and the number of decoded positions of the target."""
 
     tensors: dict[str, OrtValue] = field(default_factory=dict)
     length: int = 0
@@ -80,19 +80,28 @@ class OnnxModel:
         return OnnxDecodingCache()
 
     def decode(self, target: Tensor, memory: OnnxEncoderMemory, cache: OnnxDecodingCache) -> Tensor:
-        """Compute logits (batch, 1, V) for one new token per row, ``target`` (batch, 1)."""
-        if not cache.length:
+        """Compute logits (batch, 1, V) after the new tokens ``target`` (batch, T).
+
+        T is 1, except in the first call of a decoder-only model.
+        """
+        moved = memory.tensors.get("moved")  # a decoder-only model's source
+        source = None if moved is None else torch.from_dlpack(moved)
+        past = cache.length
+        tokens = target
+        if past:
+            past += 0 if source is None else source.shape[1]
+        else:
             sizes = {"batch": len(target), "past": 0}
             empty = {name: [sizes.get(n, n) for n in self.input_shapes[name]]
                      for name in self.cache_names}
             cache.tensors = {name: OrtValue.from_dlpack(torch.zeros(shape))
                              for name, shape in empty.items()}
-            if "moved" in memory.tensors:  # a decoder-only model's source, read before the target
-                target = torch.cat([torch.from_dlpack(memory.tensors["moved"]), target], 1)
+            if source is not None:
+                tokens = torch.cat([source, target], 1)
         memory_inputs = {name: value for name, value in memory.tensors.items()
                          if name in self.input_shapes}
-        new = {"tokens": OrtValue.from_dlpack(target.contiguous()),
-               "seen": OrtValue.from_dlpack(torch.zeros(cache.length, dtype=torch.long))}
+        new = {"tokens": OrtValue.from_dlpack(tokens.contiguous()),
+               "seen": OrtValue.from_dlpack(torch.zeros(past, dtype=torch.long))}
         logits, *cached = _run(self.decoder, {**memory_inputs, **cache.tensors, **new})
         cache.tensors = dict(zip(self.cache_names, cached))
         cache.length = cache.length + target.shape[1]
@@ -100,6 +109,13 @@ class OnnxModel:
 
     def logits(self, states: Tensor) -> Tensor:
         return states
+
+    def __call__(self, source: Tensor, target: Tensor) -> Tensor:
+        """Compute logits (batch, T, V) after each token of ``target`` (batch, T), step by step."""
+        memory = self.encode(source)
+        cache = self.new_cache()
+        return torch.cat([self.decode(token[:, None], memory, cache)
+                          for token in target.unbind(1)], 1)
 
 
 def _run(session: InferenceSession, inputs: Mapping[str, OrtValue]) -> Any:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from scalesearch.blocks.core import EOS
+import torch
+from torch.nn.functional import cross_entropy
+
+from scalesearch.blocks.core import EOS, PAD
+from scalesearch.data import Split
 from scalesearch.data.batching import eval_batches
 from scalesearch.data.prepare import encode_windows
 from scalesearch.errors import UserError
 from scalesearch.nn.decode import sample_tokens
+from scalesearch.nn.model import Seq2SeqModel
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.hardware import Hardware
@@ -18,6 +23,7 @@ from scalesearch.training.scoring.evaluate import LOSS_BATCH_TOKENS, evaluate_lo
 from scalesearch.training.updates.engine import Engine
 
 TASK = TASKS["language-model"]
+EXPORTED_BATCH_TOKENS = 1024  # of exported models, which return the logits of all tokens
 
 
 class Continuation(NamedTuple):
@@ -50,15 +56,32 @@ def score_text(trained: Checkpoint, lines: Sequence[str],
         raise UserError("no lines to score", code="nothing-to-score")
     assert spec.window is not None and spec.stride is not None, "a spec of text has both"
     split, counts = encode_windows(trained.tokenizer, kept, spec.window, spec.stride)
-    recipe = Recipe(steps=1, threads=threads, precision=trained.recipe.precision)
-    hardware = Hardware.from_recipe(recipe)
-    engine = Engine(trained.model.to(hardware.device), recipe, hardware)
-    loss = evaluate_loss(engine, split)
-    trained.model.eval()
+    if isinstance(trained.model, Seq2SeqModel):
+        recipe = Recipe(steps=1, threads=threads, precision=trained.recipe.precision)
+        hardware = Hardware.from_recipe(recipe)
+        engine = Engine(trained.model.to(hardware.device), recipe, hardware)
+        loss = evaluate_loss(engine, split)
+        trained.model.eval()
+    else:
+        loss = _exported_model_loss(trained.model, split)
     tokens = sum(batch.tokens for batch in eval_batches(split, LOSS_BATCH_TOKENS))
     assert TASK.score_loss is not None
     return {"loss": loss, **TASK.score_loss(loss, tokens, Texts([], kept), spec),
             "unknown_tokens": counts["target_unknown"]}
+
+
+@torch.inference_mode()
+def _exported_model_loss(model: Any, split: Split) -> float:
+    """Mean negative log-likelihood per target token of an exported model, in nats."""
+    total = 0.0
+    n_tokens = 0
+    for batch in eval_batches(split, EXPORTED_BATCH_TOKENS):
+        logits = model(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in))
+        labels = torch.from_numpy(batch.target_out)
+        total += float(cross_entropy(logits.float().flatten(0, 1), labels.flatten(),
+                                     ignore_index=PAD, reduction="sum"))
+        n_tokens += batch.tokens
+    return total / n_tokens
 
 
 def continue_text(trained: Checkpoint, prompt: str = "", tokens: int = 100,
