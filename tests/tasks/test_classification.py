@@ -1,5 +1,6 @@
 """Classes of texts: batches, loss and accuracy compared with PyTorch, costs, and refusals."""
 
+import json
 from random import Random
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from scalesearch import load
 from scalesearch.analysis.run import take_sentences
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import BOS, PAD, DataSpec, eval_batches, load_corpus, make_batch, retokenize
@@ -78,6 +80,19 @@ def test_training_learns_a_word(bucketing, tmp_path) -> None:
     result = train(model_for(TASK), corpus, recipe, tmp_path / "run")
     assert result.state == "complete", result.reason
     assert result.metrics["accuracy"] > 90
+
+
+def test_error_for_a_classifier_names_what_works(tmp_path) -> None:
+    corpus = corpus_of(TASK, tmp_path)
+    train(model_for(TASK), corpus, Recipe(steps=1, threads=1, device="cpu"), tmp_path / "run")
+    model = load(tmp_path / "run")
+    for call in (lambda: model.translate("one"), lambda: model.score(["one"], ["dog"])):
+        with refuses("other-task", "result.json", "module()"):
+            call()
+    assert "accuracy" in json.loads((tmp_path / "run/result.json").read_text())["metrics"]
+    batch = make_batch(corpus.validation, np.arange(3))
+    logits = model.module()(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in))
+    assert logits.shape == (3, 1, 4)
 
 
 def test_classes_are_computed_once_per_text() -> None:

@@ -216,7 +216,7 @@ def test_any_text_is_scored_and_continued(tmp_path, precision: str) -> None:
     assert model.score_text(text)["loss"] == pytest.approx(scores["loss"])
     with refuses("nothing-to-score"):
         model.score_text(["", " "])
-    with refuses("other-task", str(folder)):
+    with refuses("other-task", str(folder), "`generate`", "`score_text`"):
         load(folder).translate("one")
 
 

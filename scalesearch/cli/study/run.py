@@ -153,6 +153,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         write_table,
     )
     from scalesearch.studies.results.results import load_results
+    from scalesearch.tasks import TASKS
 
     results = load_results(folder)
     files = write_outputs(results)
@@ -180,4 +181,7 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         if len(results.view.completed):
             name = shlex.quote(str(folder))
             print_text(f"Next: scalesearch study report {name} (HTML page)", console)
-            print_text(f"      scalesearch export {name} --to onnx (best model)", console)
+            is_generator = TASKS[results.study.meta.task].model_types != ("encoder-only",)
+            export_format = "onnx" if is_generator else "torch"
+            print_text(f"      scalesearch export {name} --to {export_format} (best model)",
+                       console)
