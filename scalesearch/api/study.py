@@ -427,7 +427,8 @@ def _make_frame(results: Results, table: pd.DataFrame, all_params: bool) -> pd.D
         kept -= {*param_columns(table)}.difference(searched)
     frame = table[[name for name in table if name in kept]].copy()
     meta = results.study.meta
-    units = {str(name): unit for name in frame if (unit := column_unit(str(name)))}
+    units = {str(name): unit
+             for name in frame if (unit := column_unit(str(name), meta.protocol))}
     frame.attrs = {"study": meta.name, "objectives": results.objectives,
                    "protocol": dict(meta.protocol), "signature": results.signature,
                    "seed": meta.seed, "units": units}

@@ -47,31 +47,13 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
 
     Work has its protocol in a second line.
     """
-    group, _, section = name.partition(".")
-    metric = name.removeprefix("test.")
-    if metric in METRICS:
-        if metric in EFFICIENCY_METRICS:
-            return METRICS[metric].label
-        split = "validation" if metric == name else "test"
-        label = METRICS[metric].label
-        return (f"{label[:-1]}, {split})" if label.endswith(")")  # Loss (nats per token, test)
-                else f"{label} ({split})")
-    if name in COST_LABELS:
-        artifact = protocol.get("artifact") if protocol else None
-        fit = protocol.get("fit") if protocol else None
-        if name == "artifact.bytes" and artifact:
-            return f"Files of {artifact} (bytes)"
-        if name == "memory.cache" and protocol and protocol.get("cache"):
-            return COST_LABELS[name].replace("float32", protocol["cache"])
-        if name == "latency.predicted" and fit:
-            setup = str(fit).partition(";")[0].split(", ")  # shortened: the notes have the text
-            return f"{COST_LABELS[name]}\n({setup[0]} on {setup[-1]})"
-        return COST_LABELS[name]
-    if group not in COST_LABELS:  # a score without a label, such as length_ratio
-        return metric.replace("_", " ").capitalize() + (" (test)" if metric != name else "")
-    label = (SECTION_LABELS[section] + COST_LABELS[group]).strip()
-    label = label[0].upper() + label[1:]
-    if not protocol:
+    label = plain_label(name, protocol)
+    group = name.partition(".")[0]
+    fit = protocol.get("fit") if protocol else None
+    if name == "latency.predicted" and fit:
+        setup = str(fit).partition(";")[0].split(", ")  # shortened: the notes have the text
+        return f"{label}\n({setup[0]} on {setup[-1]})"
+    if not protocol or name in COST_LABELS or group not in SHORT_LABELS:
         return label
     if group == "params":
         return f"{label} ({format_vocabulary(protocol)})"
@@ -82,45 +64,75 @@ def axis_label(name: str, protocol: ProtocolDict | None = None) -> str:
     return f"{label}\n({protocol['name']}: {tokens}, {format_vocabulary(protocol)})"
 
 
-def one_line_label(name: str, protocol: ProtocolDict | None = None) -> str:
+def plain_label(name: str, protocol: ProtocolDict | None = None) -> str:
+    """Label of a metric or cost with its unit, without the lengths of the protocol.
+
+    The protocol determines the type of cached numbers and the format of the files.
+    """
+    group, _, section = name.partition(".")
+    metric = name.removeprefix("test.")
+    if metric in METRICS:
+        if metric in EFFICIENCY_METRICS:
+            return METRICS[metric].label
+        split = "validation" if metric == name else "test"
+        label = METRICS[metric].label
+        return (f"{label[:-1]}, {split})" if label.endswith(")")  # Loss (nats per token, test)
+                else f"{label} ({split})")
+    if name not in COST_LABELS and group not in COST_LABELS:  # a score, such as length_ratio
+        return metric.replace("_", " ").capitalize() + (" (test)" if metric != name else "")
+    settings = protocol or {}
+    if name == "artifact.bytes" and settings.get("artifact"):
+        return f"Files of {settings['artifact']} (bytes)"
+    label = COST_LABELS.get(name, "")
+    if not label:
+        label = (SECTION_LABELS[section] + COST_LABELS[group]).strip()
+        label = label[0].upper() + label[1:]
+    if name == "memory.cache":
+        label = label.replace("float32", settings.get("cache", "float32"))
+    return label.replace("sentence pair", "text") if settings.get("length") else label
+
+
+def one_line_label(name: str, protocol: ProtocolDict) -> str:
     """Axis label on one line."""
     return axis_label(name, protocol).replace("\n", " ")
 
 
-def column_unit(name: str) -> str:
-    """Unit of a column of a study's table.
+def column_unit(name: str, protocol: ProtocolDict | None = None) -> str:
+    """Unit of a column of a study's table whose costs follow ``protocol``.
 
     The result is empty for names, states and hyperparameters.
     """
     plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half_width")
     group = plain.partition(".")[0] if "." in plain else ""
-    label = METRICS[plain].label if plain in METRICS else COST_LABELS.get(plain) or COST_LABELS.get(
-        group, "")
+    label = METRICS[plain].label if plain in METRICS else ""
+    if plain in COST_LABELS or group in COST_LABELS:
+        label = plain_label(plain if plain in COST_LABELS else group, protocol)
     unit = label.partition("(")[2].rpartition(")")[0]  # Loss (nats per token)
     return unit or label or COLUMN_UNITS.get(plain.rpartition("_")[2], "")
 
 
-def column_heading(name: str) -> str:
-    """Heading of a column of a table whose caption names the protocol.
+def column_heading(name: str, protocol: ProtocolDict | None = None) -> str:
+    """Heading of a column of a table whose caption describes the protocol.
 
     Examples: ``BLEU (validation)``, ``MACs``, ``params, non-embedding``.
     """
     group, _, section = name.partition(".")
     if group not in SHORT_LABELS:
-        return one_line_label(name)
+        return plain_label(name, protocol)
     return SHORT_LABELS[group] + ("" if section == "total" else f", {section.replace('_', '-')}")
 
 
-def paper_heading(name: str, unit: str = "") -> str:
+def paper_heading(name: str, unit: str = "", protocol: ProtocolDict | None = None) -> str:
     """Heading of a column of a table in a paper, whose numbers are in thousands, millions, ….
 
     Args:
         name: metric or cost.
         unit: letter of the unit, such as ``M``; empty for one.
+        protocol: protocol of the costs.
 
     Examples: ``BLEU (validation)``, ``Params (M)``, ``Weights (MB, float32)``.
     """
-    heading = column_heading(name)
+    heading = column_heading(name, protocol)
     heading = heading[0].upper() + heading[1:]
     if "(bytes" in heading:
         return heading.replace("(bytes", f"({unit}B")

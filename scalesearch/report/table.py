@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scalesearch.pareto.noise import CONFIDENCE, decimals_for_interval, pool_noise, sample_std
-from scalesearch.report.labels import SIZE_COST_GROUPS, format_value, paper_heading
+from scalesearch.report.labels import SIZE_COST_GROUPS, ProtocolDict, format_value, paper_heading
 from scalesearch.report.records import Record, early_measurements, get_cost, get_score, is_replicate
 from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
@@ -168,8 +168,8 @@ def format_trials(trials: pd.DataFrame, objectives: Mapping[str, str],
                                           for name in recipe_columns)])
 
 
-def format_for_paper(trials: pd.DataFrame, objectives: Mapping[str, str],
-                     *extra_columns: str) -> pd.DataFrame:
+def format_for_paper(trials: pd.DataFrame, objectives: Mapping[str, str], *extra_columns: str,
+                     protocol: ProtocolDict | None = None) -> pd.DataFrame:
     """Text cells as by :func:`format_trials`, with headings and units for a paper.
 
     Costs are in thousands, millions, …; the training time is left out.
@@ -183,7 +183,7 @@ def format_for_paper(trials: pd.DataFrame, objectives: Mapping[str, str],
         if name.partition(".")[0] in COUNT_GROUPS:
             sizes, unit = format_sizes(trials[name].astype(float))
             table.isetitem(index, sizes)
-        headings[index] = paper_heading(name, unit)
+        headings[index] = paper_heading(name, unit, protocol)
     time_index = 1 + len(extra_columns) + len(names)
     return table.set_axis(headings, axis="columns").drop(columns=headings[time_index])
 

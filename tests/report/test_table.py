@@ -175,6 +175,11 @@ def test_table_for_a_paper_has_labels_and_scaled_costs():
         "Trial": ["1", "2"], "State": ["complete"] * 2, "BLEU (validation)": ["20.00", "30.00"],
         "Params (M)": ["0.094", "2.130"], "MACs (M)": ["1.91", "43.02"],
         "Params, non-embedding (M)": ["0.047", "1.065"], "Weights (MB, float32)": ["3.00", "3.00"]}
+    trials[0]["costs"]["memory.cache"] = trials[1]["costs"]["memory.cache"] = 1_920
+    objectives = {"bleu": "max", "memory.cache": "min"}
+    cells = format_for_paper(trials_table(trials, objectives), objectives,
+                             protocol={"cache": "bf16"})
+    assert cells.columns[-1] == "Key-value cache (kB, bf16)"
 
 
 def test_latex_table_fits_the_text_width_of_an_article():

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from scalesearch.report.labels import column_unit
+from scalesearch.report.labels import column_heading, column_unit
 from scalesearch.report.trial_filter import filter_trials
 from tests.errors import refuses
 
@@ -42,3 +42,13 @@ def test_filter_reports_invalid_condition(condition, code, parts):
 ])
 def test_units_of_columns(column, unit):
     assert column_unit(column) == unit
+
+
+@pytest.mark.parametrize(("column", "unit", "heading"), [
+    ("memory.cache", "bytes, bf16", "Key-value cache (bytes, bf16)"),
+    ("memory.weights", "bytes, float32", "Weights (bytes, float32)"),
+    ("macs.decoder", "multiply-accumulates per text", "MACs, decoder"),
+    ("artifact.bytes", "bytes", "Files of torch-bf16 (bytes)")])
+def test_units_follow_the_protocol(column, unit, heading):
+    protocol = {"name": "forward", "length": 64, "cache": "bf16", "artifact": "torch-bf16"}
+    assert column_unit(column, protocol) == unit and column_heading(column, protocol) == heading

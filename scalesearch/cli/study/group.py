@@ -131,7 +131,8 @@ def front(results: Results, as_csv: bool, all_trials: bool, as_latex: bool, pred
         print_json(trials_to_json(results, rows))
     elif as_latex:
         notes = "".join(f"% {one_line(note)}\n" for note in results.notes())
-        table = to_latex(format_for_paper(rows, results.objectives, *["state"] * all_trials))
+        table = to_latex(format_for_paper(rows, results.objectives, *["state"] * all_trials,
+                                          protocol=results.study.meta.protocol))
         print_data((table + notes).removesuffix("\n"))
     elif all_trials:
         print_text(frame_to_table(format_trials(rows, results.objectives, "state"), has_box=True))

@@ -73,7 +73,7 @@ def front_section(facts: PageFacts) -> PageSection:
             else f"{format_count(n_finished, 'architecture')} of the study file.")
     choices = []
     for name in (*first, *others):  # without unit and protocol
-        words = labels.one_line_label(name).removesuffix(" per sentence pair")
+        words = labels.plain_label(name).removesuffix(" per sentence pair")
         choices.append((name, words.removesuffix(", float32)").replace(" (bytes", ""),
                         name in first))
     parts = [text(head), ("chooser", choices), *panels(facts, first, main, "front-panels")]
@@ -90,7 +90,7 @@ def panels(facts: PageFacts, costs: list[str], metric: str, key: str | None = No
     """Figures of a metric against each cost, with a common caption."""
     bars = (" Bars: intervals of means over seeds, with pooled noise."
             if metric + HALF_WIDTH_SUFFIX in facts.finished_rows else "")
-    caption = (f"{labels.one_line_label(metric)} against each cost; "
+    caption = (f"{labels.plain_label(metric)} against each cost; "
                f"{labels.format_protocol(facts.meta.protocol)}.{bars}")
     return [("panels", ([tradeoff_picture(facts, cost, metric) for cost in costs], key)),
             ("caption", caption)]
@@ -99,7 +99,7 @@ def panels(facts: PageFacts, costs: list[str], metric: str, key: str | None = No
 def tradeoff_picture(facts: PageFacts, x: str, y: str) -> Part:
     """Figure of the metric ``y`` against the cost ``x``, with texts on hover."""
     table = facts.results.table
-    names = {y: labels.one_line_label(y), x: labels.one_line_label(x)}
+    names = {name: labels.plain_label(name, facts.meta.protocol) for name in (y, x)}
     # Labels are left out because they are shown on hover.
     figure = plot_tradeoff(table, facts.results.subject, x, y, label_front=False)
     axes = figure.axes[0]

@@ -26,7 +26,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from scalesearch.blocks.sizes import is_number
 from scalesearch.report.figures import style
-from scalesearch.report.labels import better_direction, format_value, one_line_label
+from scalesearch.report.labels import better_direction, format_value, plain_label
 from scalesearch.report.table import HALF_WIDTH_SUFFIX, summarize_trial
 from scalesearch.studies.results.page.elements import PageSection, Part, PlotMark, picture, text
 from scalesearch.studies.results.page.facts import PageFacts, shown_params
@@ -124,7 +124,7 @@ def parallel_picture(facts: PageFacts, rows: pd.DataFrame, all_axes: list[Parall
         bar = axes.inset_axes((0.5, bar_height, 0.5, 0.1 / ROW_HEIGHT), transform=axes.transData)
         figure.colorbar(ScalarMappable(scale, COLORS), cax=bar, orientation="horizontal",
                         ticklocation="top")
-        axes.annotate(one_line_label(main), (0.48, bar_height), fontsize=8, ha="right",
+        axes.annotate(plain_label(main), (0.48, bar_height), fontsize=8, ha="right",
                       annotation_clip=False)
     columns = [name for name in ("trial", "label", "seeds", main, main + HALF_WIDTH_SUFFIX)
                if name in rows]
@@ -136,7 +136,7 @@ def parallel_picture(facts: PageFacts, rows: pd.DataFrame, all_axes: list[Parall
     params = ", ".join(f"{name} {format_value(value)}"
                        for name, value in shown_params(best).items() if name in facts.sampled)
     caption = (f"{len(rows)} finished trials, each a line from top to bottom, colored by "
-               f"{one_line_label(main)}. Thick: on the front. Left of an axis: not "
+               f"{plain_label(main)}. Thick: on the front. Left of an axis: not "
                "set." + (f" Not shown: {', '.join(hidden)}." if hidden else ""))
     alt = (f"Parallel coordinates of {format_count(len(rows), 'trial')} over "
            f"{', '.join(axis.name for axis in shown)}; the best, trial {best.number}: {params}.")
@@ -301,7 +301,7 @@ def importance_picture(metric: str, rows: Sequence[Importance], n_trials: int) -
                       elinewidth=0.8, capsize=2)
         axes.set_yticks(positions, [style.figure_text(row.name) + count
                                     for row, count in zip(rows, counts)])
-        axes.set_xlabel(f"Share of the importance for {one_line_label(metric)}")
+        axes.set_xlabel(f"Share of the importance for {plain_label(metric)}")
         axes.set_xlim(left=0)
         axes.grid(False, axis="y")
     words = "; ".join(f"{row.name} {row.value:.2f} ({row.low:.2f} to {row.high:.2f})"
@@ -310,7 +310,7 @@ def importance_picture(metric: str, rows: Sequence[Importance], n_trials: int) -
                if any(counts) else "")
     caption = (f"PED-ANOVA (as in Optuna) over {n_trials} feasible finished trials: difference "
                "between the distribution of each hyperparameter in the best quarter by "
-               f"{one_line_label(metric)} and a uniform distribution. Lines: 90 % of "
+               f"{plain_label(metric)} and a uniform distribution. Lines: 90 % of "
                f"{BOOTSTRAP_SAMPLES} bootstrap samples.{partial} The importance describes "
                "associations in these trials, which were not sampled uniformly.")
     return picture(figure, "importance-figure", f"Bar chart of importances: {words}.", caption)

@@ -72,7 +72,8 @@ def _best_member_lines(facts: PageFacts) -> list[str]:
     if not len(front) or front[main].isna().all():
         return lines
     row = front.loc[(sign * front[main].astype(float)).idxmin()]
-    shown = {name: column_heading(name) for name in dict.fromkeys([main, *facts.meta.directions])}
+    shown = {name: column_heading(name, facts.meta.protocol)
+             for name in dict.fromkeys([main, *facts.meta.directions])}
     rows = facts.finished_rows
     others = rows[rows["label"].notna() & (rows["trial"] != row["trial"])]
     gain = ""

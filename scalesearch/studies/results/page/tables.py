@@ -21,7 +21,7 @@ from scalesearch.report.labels import (
     column_heading,
     format_protocol,
     format_value,
-    one_line_label,
+    plain_label,
     protocol_conventions,
 )
 from scalesearch.report.proxies import proxy_label
@@ -115,8 +115,8 @@ def trials_section(facts: PageFacts) -> PageSection:
         cells.append(columns)
         attributes.append({"id": f"trial-{trial.number}", "data-trial": trial.number,
                            "data-state": trial.state, "class": "front" if on_front else None})
-    headings = [column_heading(name) if name in metrics else name.removeprefix(PARAM_PREFIX)
-                for name in cells[0]]
+    headings = [column_heading(name, facts.meta.protocol) if name in metrics
+                else name.removeprefix(PARAM_PREFIX) for name in cells[0]]
     caption = (f"{format_count(len(rows), 'trial')}; costs under "
                f"{format_protocol(facts.meta.protocol)}. Click a heading to sort. The time is that "
                "of the updates, for the first seed.")
@@ -279,7 +279,7 @@ def named_architectures_section(facts: PageFacts) -> PageSection | None:
                 else TableCell(row.name))
         rows.append([name, *(MISSING_CELL if cell == MISSING_TEXT else TableCell(cell, key)
                              for cell, key in zip(cells[1:], keys))])
-    headings = [one_line_label(name) if name == comparison.metric else name for name in texts]
+    headings = [plain_label(name) if name == comparison.metric else name for name in texts]
     caption = (f"{format_count(len(rows), 'named architecture')}; costs under "
                f"{format_protocol(facts.meta.protocol)}.")
     return PageSection("named", "Named architectures",
