@@ -26,7 +26,7 @@ from scalesearch.feasible.limits import (
     read_budgets,
 )
 from scalesearch.spaces import Constraint, Space
-from scalesearch.spaces.assembly.architecture import describe_uneven_heads
+from scalesearch.spaces.assembly.architecture import build_blocks, describe_uneven_heads
 from scalesearch.whatif.free_sizes import (
     FreeSizes,
     config_keys,
@@ -72,8 +72,8 @@ class Solution:
         fixed_sizes: values of other sizes.
         best: the largest or smallest value within the budget, or None.
         next: the next value that can be built; None if the range ends before.
-        changed_values: computed values that differ from those in the file, without values that
-            repeat the key of the same name in an outer group (``decoder.width``).
+        changed_values: computed values of the network that differ from those in the file, without
+            values that repeat the key of the same name in an outer group (``decoder.width``).
         n_evaluated, n_unbuildable, n_within_budget: numbers of values that were costed, that
             cannot be built, and that are within the budget.
         low, high, step: the range of values; the step is 0 for a list.
@@ -207,6 +207,7 @@ class _SizeSearch:
         next_value = (min if is_max else max)(beyond, default=None)
         nearest = None if within else min(
             buildable, key=lambda value: buildable[value].max_violation(self.limits), default=None)
+        used_keys = set() if best is None else {*build_blocks(buildable[best].config)[0]}
         return Solution(
             self.direction, self.free_sizes.names[0],
             dict(zip(self.free_sizes.names[1:], self.fixed_sizes.values())),
@@ -215,7 +216,7 @@ class _SizeSearch:
             changed_values={} if best is None else {
                 parameter_name(self.free_sizes.space, key): value
                 for key, value in buildable[best].config.items()
-                if key not in self.free_sizes.keys
+                if key in used_keys and key not in self.free_sizes.keys
                 and self.free_sizes.base_config.get(key) != value
                 and buildable[best].config.get(key.rpartition(".")[2]) != value},
             n_evaluated=len(candidates), n_unbuildable=len(candidates) - len(buildable),

@@ -73,6 +73,14 @@ def test_search_without_range_ends_at_the_budget() -> None:
         "decoder.head_dim": 20, "decoder.ffn.relu.hidden": 660}
 
 
+@pytest.mark.parametrize(("model", "stack"), [("decoder-only", "decoder"),
+                                              ("encoder-only", "encoder")])
+def test_computed_values_are_those_of_the_model(model: str, stack: str) -> None:
+    (solution,) = solve(TRANSFORMER.with_overrides({"model": model}), "max width",
+                        "params.total <= 10M")
+    assert {*solution.changed_values} == {f"{stack}.head_dim", f"{stack}.ffn.relu.hidden"}
+
+
 def test_conditional_range_uses_the_active_branch() -> None:
     space = SMALL.with_overrides({"norm": "pre", "decoder.depth": "2..4 if norm == pre else 6"})
     budget = "params.total <= 100M"
