@@ -274,7 +274,8 @@ def weight_numel(shape: Shape, protocol: Protocol) -> Size:
 
 
 # Parts of an exported model whose bytes are estimated.
-ESTIMATE_NOTES = {"onnx": ", its graphs estimated", "huggingface": ", its code estimated"}
+ESTIMATE_NOTES = {"onnx": ", its graphs estimated", "huggingface":
+                  ", its own code estimated, none if a class of transformers fits"}
 DECODING_PROTOCOLS = ("decode", "decode-uncached")
 ELEMENTWISE_WORK = ("bias", "norm")  # one step per element, not a multiply-add
 
