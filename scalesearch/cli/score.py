@@ -139,17 +139,20 @@ def _check_comparable(translators: Sequence[Translator]) -> None:
 def _print_scores(names: Sequence[str], scores: Sequence[Mapping[str, Any]],
                   notes: Sequence[str]) -> None:
     """Print a table with a row per model and metric, the signatures, and notes."""
-    from scalesearch.tasks import METRICS
+    from scalesearch.tasks import METRICS, format_score
 
     rows = []
     for name, values in zip(names, scores):
         for metric, value in values.items():
-            mean = f"{value['mean']:.2f} ± {value['half']:.2f}" if "half" in value else ""
+            shown = {key: format_score(value[key], metric, "+" if key == "difference" else "-")
+                     for key in ("score", "mean", "half", "difference", "difference_half")
+                     if value.get(key) is not None}
+            mean = f"{shown['mean']} ± {shown['half']}" if "half" in shown else ""
             compared = ["", ""]
             if value.get("p") is not None:
-                compared = [f"{value['difference']:+.2f} ± {value['difference_half']:.2f}",
+                compared = [f"{shown['difference']} ± {shown['difference_half']}",
                             f"{value['p']:.4f}"]
-            rows.append((name, METRICS[metric].label, f"{value['score']:.2f}", mean, *compared))
+            rows.append((name, METRICS[metric].label, shown["score"], mean, *compared))
     headings = ["model", "metric", "score", "bootstrap mean ± 95 %", "difference ± 95 %", "p"]
     print_text(make_table(headings, rows, (0, 1)))
     signatures = dict.fromkeys(value["signature"] for value in scores[0].values())

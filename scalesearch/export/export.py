@@ -31,7 +31,7 @@ from scalesearch.export.base import (
 )
 from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.files import disk_full_guard, file_checksum, read_json, sync_folder, write_json
-from scalesearch.tasks import TASKS, Texts
+from scalesearch.tasks import TASKS, Texts, format_score
 from scalesearch.terminal import format_count
 from scalesearch.training.checkpoint import (
     ARTIFACT_FILE,
@@ -84,7 +84,7 @@ class Artifact:
                  "tokenizer and description", *self.notes]
         checked = self.verification
         for name in [name for name in ("model", "float", "quantized") if name in checked]:
-            scores = ", ".join(f"{key} {value:.2f}"
+            scores = ", ".join(f"{key} {format_score(value, key)}"
                                for key, value in checked[name].items() if isinstance(value, float))
             facts = [scores] if scores else []
             if "different" in checked[name]:

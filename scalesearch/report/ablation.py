@@ -24,6 +24,7 @@ from scalesearch.report.records import (
 )
 from scalesearch.report.text_tables import one_line, to_latex, to_markdown
 from scalesearch.spaces.syntax.diagnostics import format_alternatives
+from scalesearch.tasks import format_score
 from scalesearch.terminal import format_count, format_sizes
 
 
@@ -81,17 +82,22 @@ class Ablation:
         """Format the table as a data frame of text cells."""
         base = self.rows[0]
         rows = []
+
+        def shown(value: float, sign: str = "-") -> str:
+            return format_score(value, self.metric, sign)
+
         for row in self.rows:
             if row is base:
                 difference = MISSING_CELL
             elif row.half_width == 0 and (self.noise.sd or not self.noise.is_known):
                 difference = "same run"  # without noise, all half-widths are 0
             else:
-                interval = "" if row.half_width is None else f" ± {row.half_width:.2f}"
-                difference = f"{row.difference:+.2f}{interval}"
-            score = f"{row.score:.2f}"
+                interval = "" if row.half_width is None else f" ± {shown(row.half_width)}"
+                difference = f"{shown(row.difference, '+')}{interval}"
+            score = shown(row.score)
             if self.noise.is_known:
-                score += f" ± {self.noise.interval_half_width(self.confidence, row.n_seeds):.2f}"
+                half_width = self.noise.interval_half_width(self.confidence, row.n_seeds)
+                score += f" ± {shown(half_width)}"
             rows.append({"name": row.name, "params": f"{row.params:,}", "MACs": f"{row.macs:,}",
                          self.metric: score, "seeds": str(row.n_seeds),
                          f"difference to {base.name}": difference})

@@ -12,7 +12,7 @@ from scalesearch.report.records import Record, early_measurements, get_cost, get
 from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
 from scalesearch.spaces.syntax.lexer import split_parameter_name
-from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, METRICS
+from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, METRICS, score_decimals
 from scalesearch.terminal import decimals_for_digits, format_sizes
 
 TEST_METRIC_COLUMNS = tuple(f"test.{name}" for name in METRICS if name not in EFFICIENCY_METRICS)
@@ -264,8 +264,8 @@ def column_decimals(trials: pd.DataFrame, name: str) -> int:
 
 
 def number_decimals(name: str) -> int:
-    """Decimals of a metric (two) or of seconds (one)."""
-    return 1 if name.endswith("seconds") else 2
+    """Decimals of a metric, or of seconds (one)."""
+    return 1 if name.endswith("seconds") else score_decimals(name)
 
 
 def format_cell(row: Any, name: str, decimals: int | None = None) -> str:
@@ -285,7 +285,7 @@ def format_cell(row: Any, name: str, decimals: int | None = None) -> str:
 
 
 def format_number(value: Any, name: str, decimals: int | None = None) -> str:
-    """Format a value: costs as integers, loads to three digits, metrics to two decimals.
+    """Format a value: costs as integers, loads to three digits.
 
     ``decimals`` replaces this number of decimals.
     """

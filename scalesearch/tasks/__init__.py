@@ -21,7 +21,8 @@ from scalesearch.tasks.base import (
 )
 
 __all__ = ["COMMON_METRICS", "EFFICIENCY_METRICS", "FILE_FORMATS", "METRICS", "PER_TOKEN_METRICS",
-           "TASKS", "Metric", "MetricOptions", "Task", "Texts"]
+           "TASKS", "Metric", "MetricOptions", "Task", "Texts",
+           "format_score", "score_decimals"]
 
 _MODULES = [importlib.import_module(f"{__name__}.{module.name}")
             for module in pkgutil.iter_modules(__path__)]
@@ -36,3 +37,17 @@ for _task in sorted(TASKS.values(), key=lambda task: task.score is None):
     METRICS |= {**_task.metrics,
                 **{name: metric for name, (metric, _) in _task.optional_metrics.items()}}
 METRICS |= EFFICIENCY_METRICS
+
+
+def format_score(value: float, name: str, sign: str = "-") -> str:
+    """Format a score of the metric ``name``, also on the test split, or a difference of scores.
+
+    ``sign`` is ``+`` to print the sign always.
+    """
+    return f"{value:{sign}.{score_decimals(name)}f}"
+
+
+def score_decimals(name: str) -> int:
+    """Decimals of scores of the metric ``name``; two if it is unknown."""
+    metric = METRICS.get(name.removeprefix("test."))
+    return metric.decimals if metric else 2

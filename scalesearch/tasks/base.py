@@ -30,11 +30,13 @@ class Metric:
         direction: ``max`` or ``min``, whichever is better.
         best_value: the best possible value.
         label: name in figures and tables.
+        decimals: printed decimals; more than two for scores that are below 1 or close to it.
     """
 
     direction: str
     best_value: float
     label: str
+    decimals: int = 2
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,10 @@ class Task:
         return {**self.metrics, **enabled, **COMMON_METRICS}
 
 
-PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)"),
+PER_TOKEN_METRICS = {"loss": Metric("min", 0.0, "Loss (nats per token)", 3),
                      "perplexity": Metric("min", 1.0, "Perplexity")}
 COMMON_METRICS = {**PER_TOKEN_METRICS,
-                  "loss_per_char": Metric("min", 0.0, "Loss (nats per character)")}
+                  "loss_per_char": Metric("min", 0.0, "Loss (nats per character)", 4)}
 EFFICIENCY_METRICS = {"latency": Metric("min", 0.0,
                                         "Latency (ms per sentence, batch size 1, greedy)"),
                       "memory": Metric("min", 0.0, "Peak memory of training (MiB)")}

@@ -9,7 +9,7 @@ from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 METRICS = {"perplexity": Metric("min", 1.0, "Perplexity"),
            "word_perplexity": Metric("min", 1.0, "Perplexity per word"),
-           "bits_per_byte": Metric("min", 0.0, "Bits per byte")}
+           "bits_per_byte": Metric("min", 0.0, "Bits per byte", 4)}
 
 
 def count_words(lines: Any) -> int:

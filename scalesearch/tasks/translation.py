@@ -17,7 +17,7 @@ from scalesearch.tasks.base import Metric, MetricOptions, Task, Texts
 
 METRICS = {"bleu": Metric("max", 100.0, "BLEU"), "chrf": Metric("max", 100.0, "chrF")}
 OPTIONAL_METRICS = {"tokenized_bleu": (Metric("max", 100.0, "Tokenized BLEU"), "tokenized"),
-                    "comet": (Metric("max", 1.0, "COMET"), "comet")}
+                    "comet": (Metric("max", 1.0, "COMET", 4), "comet")}
 MULTI_BLEU_SIGNATURE = "c:mixed|tok:none|smooth:none, as multi-bleu.perl"
 AUTO_TOKENIZER = "auto"  # value of `tokenize`
 DEFAULT_TOKENIZER = "13a"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.tasks import METRICS
+from scalesearch.tasks import METRICS, format_score
 from scalesearch.terminal import format_count, format_duration, make_table
 from scalesearch.training.result import Result
 
@@ -52,8 +52,8 @@ def training_bar(console: Console) -> Iterator[Any]:
 
 def _line(event: dict[str, Any]) -> str:
     train = "-" if event["train_loss"] is None else f"{event['train_loss']:.3f}"
-    scores = [f" · {METRICS[name].label} {event[name]:.1f}" for name in METRICS
-              if event.get(name) is not None and name != "loss"]
+    scores = [f" · {METRICS[name].label} {format_score(event[name], name)}"
+              for name in METRICS if event.get(name) is not None and name != "loss"]
     return (f"update {event['step']:>7,} · {format_duration(event['cpu_seconds']):>6} CPU · train "
             f"{train} · validation {event['validation_loss']:.3f}{''.join(scores)}")
 
@@ -75,7 +75,7 @@ def score_table(metrics: dict[str, Any]) -> Table:
 def _format_score(name: str, value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.3f}" if name == "loss" else f"{value:.2f}"
+    return format_score(value, name)
 
 
 def protocol_lines(result: Result) -> list[str]:

@@ -115,6 +115,15 @@ def test_csv_and_markdown_contain_all_rows():
     assert len(lines) == 4 and len({line.count("|") for line in lines}) == 1
 
 
+def test_small_scores_have_more_decimals():
+    trials = records([0.3464, 0.3472], [0.3401])
+    for trial in trials:
+        trial["metrics"]["bits_per_byte"] = trial["metrics"].pop("bleu")
+    cells = build_ablation(trials, "bits_per_byte").format_cells()
+    assert cells["bits_per_byte"].tolist() == ["0.3468 ± 0.0025", "0.3401 ± 0.0036"]
+    assert cells.iloc[1, -1] == "-0.0067 ± 0.0044"
+
+
 def test_latex_is_escaped():
     rows = records([20.0, 21.0], [18.0], [24.0])
     rows[-1]["label"] = r"no_gate & 50% {x}\#"

@@ -88,9 +88,9 @@ def test_all_differing_params_are_shown(count):
 
 def test_numbers_are_formatted_by_unit():
     numbers = {"params.total": 1234567, "bleu": 27.128, "chrf": None, "wall_seconds": 3.04,
-               "artifact.bytes": 605690}
+               "artifact.bytes": 605690, "bits_per_byte": 0.34642, "test.loss": 1.13903}
     assert [format_number(value, name) for name, value in numbers.items()] == [
-        "1,234,567", "27.13", "", "3.0", "605,690"]
+        "1,234,567", "27.13", "", "3.0", "605,690", "0.3464", "1.139"]
 
 
 def test_training_time_is_cpu_time_unless_a_gpu_trained():

@@ -12,7 +12,7 @@ from rouge_score import rouge_scorer
 
 from scalesearch.data import DataSpec
 from scalesearch.errors import UserError
-from scalesearch.tasks import TASKS, Texts
+from scalesearch.tasks import TASKS, Texts, format_score
 from scalesearch.tasks.correction import m2_scores
 from scalesearch.tasks.edits import Edit, extract_edits, lowercase_edits, parse_m2
 from scalesearch.tasks.summarization import rouge_scores
@@ -287,3 +287,11 @@ def test_several_references_are_scored_as_by_the_library() -> None:
     scores = TASKS["summarization"].score(HYPOTHESES, texts, spec(task="summarization"))
     assert scores["rougeL"] == pytest.approx(100 * sum(best) / 2)
     assert "best of 2" in scores["rouge_signature"]
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("bits_per_byte", "0.3464"), ("test.bits_per_byte", "0.3464"), ("loss_per_char", "0.3464"),
+    ("comet", "0.3464"), ("loss", "0.346"), ("test.loss", "0.346"), ("bleu", "0.35"),
+    ("perplexity", "0.35"), ("unknown", "0.35")])
+def test_small_scores_have_more_decimals(name: str, text: str) -> None:
+    assert format_score(0.34642, name) == text and format_score(0.34642, name, "+") == f"+{text}"

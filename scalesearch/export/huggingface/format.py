@@ -31,7 +31,7 @@ from scalesearch.export.huggingface.tokenizer import (
     tokenizer_json,
 )
 from scalesearch.files import read_json, write_json, write_text
-from scalesearch.tasks import TASKS
+from scalesearch.tasks import TASKS, format_score
 from scalesearch.training.checkpoint import WEIGHTS_FILE, Checkpoint
 from scalesearch.training.scoring.evaluate import DecodingOptions, resolve_decoding
 
@@ -356,7 +356,7 @@ def model_card(trained: Checkpoint, native: NativeModel | None) -> str:
     languages = [code for code in sides if re.fullmatch("[a-z]{2,3}", code)]
     name = f"scalesearch {architecture.id}"
     task_tag = HUB_TASK_TAGS.get(trained.task)
-    scores = [(metric.label, metrics[key],
+    scores = [(key, metric.label, metrics[key],
                str(metrics.get(f"{key}_signature", "")).replace("|", r"\|"))
               for key, metric in TASKS[trained.task].metrics.items()
               if metrics.get(key) is not None]
@@ -366,7 +366,7 @@ def model_card(trained: Checkpoint, native: NativeModel | None) -> str:
         "dataset": {"name": data.get("name"), "type": data.get("name"),
                     "split": metrics.get("split")},
         "metrics": [{"type": label.lower(), "name": label, "value": value}
-                    for label, value, _ in scores]}]}
+                    for _, label, value, _ in scores]}]}
     head = {"library_name": "transformers", "license": "unknown",
             "tags": ["scalesearch", "neural-architecture-search"], "language": languages,
             "pipeline_tag": task_tag,
@@ -380,7 +380,9 @@ def model_card(trained: Checkpoint, native: NativeModel | None) -> str:
         tokenizer_class=native.native_class.tokenizer_class if native else "AutoTokenizer",
         task_label=TASK_LABELS.get(trained.task, trained.task),
         auto_class=_auto_class(_is_causal(trained)), is_text=_is_language_model(trained),
-        max_length=longest_input(trained), lowercase=trained.is_lowercase, data=data, scores=scores,
+        max_length=longest_input(trained), lowercase=trained.is_lowercase, data=data,
+        scores=[(label, format_score(value, key), signature)
+                for key, label, value, signature in scores],
         metrics={"weights": "", "decoding": ""} | metrics,
         costs=[(label, facts["costs"][key]) for key, label in COST_LABELS.items()],
         protocol=load_protocol(architecture.protocol).with_vocab(architecture.vocab),

@@ -19,6 +19,7 @@ from scalesearch.studies.results.page.elements import PageSection, Part, picture
 from scalesearch.studies.results.page.facts import PageFacts
 from scalesearch.studies.results.results import Results
 from scalesearch.studies.trials.trial import State
+from scalesearch.tasks import format_score
 
 
 def study_figures_section(facts: PageFacts) -> PageSection | None:
@@ -80,7 +81,7 @@ def _best_member_lines(facts: PageFacts) -> list[str]:
     if len(others):
         other = others.loc[(sign * others[main].astype(float)).idxmin()]
         gain = (f"; difference to the best {facts.meta.architecture_noun} ({other['label']}): "
-                f"{row[main] - other[main]:+.2f}")
+                f"{format_score(row[main] - other[main], main, '+')}")
     return [f"Best on the front: {summarize_trial(row, shown)}{gain}.", *lines]
 
 

@@ -52,6 +52,7 @@ from scalesearch.studies.results.page.elements import (
 from scalesearch.studies.results.page.facts import PageFacts, name_of
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import State, Trial
+from scalesearch.tasks import score_decimals
 from scalesearch.terminal import format_bytes, format_count
 
 MAX_PARAMS = 12  # maximum number of columns of hyperparameters
@@ -299,7 +300,8 @@ def reliability_section(facts: PageFacts) -> PageSection:
     if replicates:
         measured = [name for name in facts.results.objectives if "." not in name]
         rows = [[replicate.original, replicate.seed, replicate.state,
-                 *(number((replicate.values or {}).get(name), ".2f") for name in measured)]
+                 *(number((replicate.values or {}).get(name), f".{score_decimals(name)}f")
+                   for name in measured)]
                 for replicate in replicates]
         sentences = facts.results.seed_analysis.sentences()
         seeds = [text(*sentences or ["Replicates are in training; the noise is still unknown."]),
