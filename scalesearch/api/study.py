@@ -427,8 +427,9 @@ def _make_frame(results: Results, table: pd.DataFrame, all_params: bool) -> pd.D
         kept -= {*param_columns(table)}.difference(searched)
     frame = table[[name for name in table if name in kept]].copy()
     meta = results.study.meta
+    loss = results.study.trials.loss_name
     units = {str(name): unit
-             for name in frame if (unit := column_unit(str(name), meta.protocol))}
+             for name in frame if (unit := column_unit(str(name), meta.protocol, loss))}
     frame.attrs = {"study": meta.name, "objectives": results.objectives,
                    "protocol": dict(meta.protocol), "signature": results.signature,
                    "seed": meta.seed, "units": units}

@@ -1,11 +1,13 @@
 """Labels of metrics, costs and protocols, with units and directions."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from scalesearch.cost import Protocol as Convention
 from scalesearch.cost import load_protocol
+from scalesearch.report.records import LOSS_UNITS
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
@@ -36,8 +38,9 @@ SECTION_LABELS = {"total": "", "non_embedding": "non-embedding ", "embedding": "
 DEFAULT_COSTS = ("params.total", "macs.total")  # compared if the user names no costs
 SIZE_COST_GROUPS = ("params", "macs", "flops", "memory")  # groups of costs that measure a size
 SHORT_LABELS = {"params": "params", "macs": "MACs", "flops": "FLOPs"}
-COLUMN_UNITS = {"tokens": "target tokens", "loss": "nats per token", "seeds": "training runs",
+COLUMN_UNITS = {"tokens": "target tokens", "seeds": "training runs",
                 "seconds": "seconds"}
+RUNG_LOSS = re.compile(r"rung_loss|proxy\.(first_loss|rung_loss_\d+)")  # columns of losses at rungs
 MISSING_CELL = "–"  # text of a missing value in a table
 EXTRA_COUNTS = ("norm", "bias")  # counted by some protocols in addition to matrix products
 
@@ -97,11 +100,15 @@ def one_line_label(name: str, protocol: ProtocolDict) -> str:
     return axis_label(name, protocol).replace("\n", " ")
 
 
-def column_unit(name: str, protocol: ProtocolDict | None = None) -> str:
+def column_unit(name: str, protocol: ProtocolDict | None = None,
+                rung_loss: str = "validation_loss") -> str:
     """Unit of a column of a study's table whose costs follow ``protocol``.
 
-    The result is empty for names, states and hyperparameters.
+    The losses at rungs are those of the name ``rung_loss``. The result is empty for names, states
+    and hyperparameters.
     """
+    if RUNG_LOSS.fullmatch(name):
+        return LOSS_UNITS[rung_loss]
     plain = name.removeprefix("test.").removesuffix(".sd").removesuffix(".half_width")
     group = plain.partition(".")[0] if "." in plain else ""
     label = METRICS[plain].label if plain in METRICS else ""

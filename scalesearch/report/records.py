@@ -14,6 +14,9 @@ from scalesearch.blocks.sizes import is_number
 from scalesearch.errors import UserError, option
 
 Record = Mapping[str, Any]
+# Units of the validation losses by which trials are compared.
+LOSS_UNITS = {"validation_loss": "nats per token",
+              "validation_loss_per_char": "nats per character"}
 TEST_PREFIX = "test."  # prefix of the name of a metric for its score on the test split
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol
 from scalesearch.feasible.limits import LimitCheck
+from scalesearch.spaces.schema.cost_names import BYTE_COSTS
 from scalesearch.terminal import first_fitting_table, format_count, make_table
 from scalesearch.whatif.solve import WEIGHT_WORK_COST, Solution, Solutions
 from scalesearch.whatif.trade import TradeOffs, percent_difference
@@ -54,10 +55,11 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
             changes = ", ".join(f"{key} = {value}"
                                 for key, value in solution.changed_values.items())
             yield f"computed values: {changes}"
-        yield ", ".join(f"{name} {_format_cost(value)}"
+        yield ", ".join(f"{name} {_format_cost(value, name)}"
                         for name, value in solution.best.costs.items())
         for limit in solution.best.limits:
-            result = "met" if limit.slack is None else f"{_format_cost(abs(limit.slack))} left"
+            result = ("met" if limit.slack is None
+                      else f"{_format_cost(abs(limit.slack), limit.limit)} left")
             yield f"  {limit.limit}: {result}"
         if solution.next is not None:
             yield (f"next: {solution.next.value:,} violates "
@@ -81,15 +83,16 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
     yield from (f"note: {note}" for note in solution.notes)
 
 
-def _format_cost(value: float) -> str:
-    """Format a cost: integers exactly, other numbers with four digits."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+def _format_cost(value: float, name: str = "") -> str:
+    """Format the cost ``name``, or its limit: integers exactly, other numbers with four digits."""
+    unit = " bytes" if name.partition(" ")[0] in BYTE_COSTS else ""
+    return (f"{value:,}" if isinstance(value, int) else f"{value:,.4g}") + unit
 
 
 def _describe_violations(limits: Iterable[LimitCheck]) -> str:
     """Violated limits, each with its distance to the bound."""
     return " and ".join(limit.limit if limit.slack is None
-                        else f"{limit.limit} by {_format_cost(abs(limit.slack))}"
+                        else f"{limit.limit} by {_format_cost(abs(limit.slack), limit.limit)}"
                         for limit in limits)
 
 
@@ -150,7 +153,8 @@ def _table(solutions: Solutions, has_slacks: bool = True) -> Table:
         else:
             cells += ["-", "no limit" if solution.is_open_ended else ""]
         rows.append(cells)
-    headings = (*solutions[0].fixed_sizes, f"{solutions[0].direction} {solutions[0].key}", *names,
+    headings = (*solutions[0].fixed_sizes, f"{solutions[0].direction} {solutions[0].key}",
+                *(f"{name} (bytes)" if name in BYTE_COSTS else name for name in names),
                 *(f"slack: {text}" for text in limits), "next value", "violated constraint")
     return make_table(headings, rows, left_columns=(len(headings) - 1,))
 
@@ -173,7 +177,8 @@ def render_trades(trades: TradeOffs, reference: str, protocol: Protocol) -> Iter
     if len(trades.trades) > MAX_ROWS_PRINTED:
         n_hidden = len(trades.trades) - MAX_ROWS_PRINTED
         yield f"… {n_hidden:,} more; see --csv FILE, --json or frame() for all"
-    costs = ", ".join(f"{name} {_format_cost(value)}" for name, value in trades.reference.items())
+    costs = ", ".join(f"{name} {_format_cost(value, name)}"
+                      for name, value in trades.reference.items())
     ranges = ", ".join(f"{key} up to {value:,}" for key, value in trades.max_values.items())
     unbuildable = f", {trades.n_unbuildable:,} cannot be built" if trades.n_unbuildable else ""
     tolerances = " and ".join(trades.hold)

@@ -30,6 +30,15 @@ def test_solution_has_slack_and_next_violation() -> None:
         assert words in result.output, words
 
 
+def test_costs_in_bytes_have_a_unit() -> None:
+    budget = ("transformer", "max width", "--budget", "memory.weights <= 40MB")
+    output = ask(*budget).output
+    assert re.search(r"memory.weights [\d,]+ bytes\n  memory.weights <= 40M: [\d,]+ bytes left\n"
+                     r"next: \d+ violates memory.weights <= 40M by [\d,]+ bytes\n", output)
+    assert "(bytes)" in " ".join(
+        ask(*budget, "--for", "encoder.depth=5..6").output.split())
+
+
 def test_json_and_csv_have_all_solutions(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     question = ("transformer", "max encoder.ffn.relu.hidden", "--budget", "params.total <= 68M",

@@ -180,6 +180,7 @@ def test_table_for_a_paper_has_labels_and_scaled_costs():
     cells = format_for_paper(trials_table(trials, objectives), objectives,
                              protocol={"cache": "bf16"})
     assert cells.columns[-1] == "Key-value cache (kB, bf16)"
+    assert "memory cache (bytes)" in format_trials(trials_table(trials, objectives), objectives)
 
 
 def test_latex_table_fits_the_text_width_of_an_article():

@@ -44,6 +44,12 @@ def test_units_of_columns(column, unit):
     assert column_unit(column) == unit
 
 
+@pytest.mark.parametrize("column", ["rung_loss", "proxy.first_loss", "proxy.rung_loss_2"])
+def test_losses_at_rungs_have_the_unit_by_which_trials_are_compared(column):
+    assert column_unit(column) == "nats per token"
+    assert column_unit(column, None, "validation_loss_per_char") == "nats per character"
+
+
 @pytest.mark.parametrize(("column", "unit", "heading"), [
     ("memory.cache", "bytes, bf16", "Key-value cache (bytes, bf16)"),
     ("memory.weights", "bytes, float32", "Weights (bytes, float32)"),

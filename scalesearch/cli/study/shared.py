@@ -7,7 +7,7 @@ import gc
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     """Print all information about one trial."""
     from scalesearch.files import flatten
     from scalesearch.report.labels import describe_costs
+    from scalesearch.report.records import LOSS_UNITS, validation_loss_name
     from scalesearch.report.table import TIME_HEADINGS, TRAINING_COLUMNS
     from scalesearch.spaces.schema.builtin import resolve_params
     from scalesearch.studies.forecast import read_gain
@@ -119,6 +120,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.studies.trials.trial import Origin, State
 
     trial = get_trial(results, number)
+    protocol = results.study.meta.protocol
     record = results.study.record(trial) or {}
     replicates = [f"{replicate.number} (seed {replicate.seed}, {replicate.state})"
                   for replicate in results.study.trials.replicates()
@@ -160,7 +162,8 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     (replicated,) = results.view.with_replicates([trial])
     means = {f"{name}, mean of {replicated.completed_seeds} seeds": replicated.mean(name)
              for name in values} if replicated.completed_seeds > 1 else {}
-    rungs = {f"rung {index}": f"loss {rung.loss:.4g}"
+    loss_unit = LOSS_UNITS[validation_loss_name(trial.config)]
+    rungs = {f"rung {index}": f"loss {rung.loss:.4g} {loss_unit}"
              + (f" after {format_count(rung.step, 'update')}" if rung.step else "")
              for index, rung in enumerate(trial.rungs, 1)}
     for title, rows in (("Trial", facts | violations), (f"Scores{of_seed}", scores),
@@ -169,14 +172,25 @@ def print_trial(results: Results, number: int, console: Console) -> None:
                         ("Rungs", rungs),
                         ("Hyperparameters", resolve_params(trial.params, trial.config)),
                         ("Recipe", trial.recipe_params)):
-        cells = [(name, _format_value(value))
+        cells = [(name, _format_value(value), _unit(name, protocol))
                  for name, value in rows.items() if value not in (None, "")]
+        n_columns = 3 if title in ("Means", "Costs") or title.startswith("Scores") else 2
         if cells:
-            print_text(make_table((f"{title} {number}" if title == "Trial" else title, ""), cells,
-                                  (0, 1)), console)
-    print_text(describe_costs(results.study.meta.protocol), console)
+            title = f"{title} {number}" if title == "Trial" else title
+            print_text(make_table((title, "", "")[:n_columns],
+                                  [row[:n_columns] for row in cells], (0, 1, 2)), console)
+    print_text(describe_costs(protocol), console)
     folder = results.study.trial_folder(trial)
     print_text(f"Files: {folder}" if folder.is_dir() else "No files.", console)
+
+
+def _unit(name: str, protocol: Mapping[str, Any]) -> str:
+    """Unit of a score or cost; empty if it repeats the name."""
+    from scalesearch.report.labels import column_unit
+
+    name = name.partition(",")[0]  # bleu, mean of 2 seeds
+    unit = column_unit(name, protocol)
+    return "" if unit.lower().replace(" ", "_") == name.removeprefix("test.") else unit
 
 
 def _format_value(value: Any) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from scalesearch.errors import UserError
-from scalesearch.report.records import validation_loss_name
-from scalesearch.studies.monitor.format import format_clock, format_number
+from scalesearch.report.records import LOSS_UNITS, validation_loss_name
+from scalesearch.studies.monitor.format import format_clock, format_value
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, TrialEvent
 from scalesearch.studies.trials.trials import Trials
@@ -94,16 +94,14 @@ def describe_event(event_type: EventType, trial: Trial) -> str:
                 label += f" ({trial.architecture})"
             return f"trial {trial.number}{label} in training{note}"
         case EventType.RUNG:
-            loss_name = validation_loss_name(trial.config)
-            unit = "token" if loss_name == "validation_loss" else "character"
             return (f"trial {trial.number} is paused at rung {len(trial.rungs)}: validation loss "
-                    f"{trial.losses[-1]:.3f} nats per {unit}")
+                    f"{trial.losses[-1]:.3f} {LOSS_UNITS[validation_loss_name(trial.config)]}")
         case EventType.CRASHED:
             return f"trial {trial.number}: its worker died ({trial.reason})"
         case EventType.ENDED if trial.state == State.FAILED:
             return f"trial {trial.number} failed: {trial.reason}"
         case EventType.ENDED:
-            values = ", ".join(f"{name} {format_number(value)}"
+            values = ", ".join(f"{name} {format_value(value, name)}"
                                for name, value in (trial.values or {}).items())
             seconds = (f" after {trial.wall_seconds:.0f} wall seconds"
                        if trial.wall_seconds is not None else "")

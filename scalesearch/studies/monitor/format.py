@@ -4,9 +4,10 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from scalesearch.spaces.schema.cost_names import BYTE_COSTS
 from scalesearch.studies.forecast import ExpectedGain, ForecastStatus, StudyForecast, total_effort
 from scalesearch.studies.trials.trial import State
-from scalesearch.terminal import decimals_for_digits, format_share, format_sizes
+from scalesearch.terminal import decimals_for_digits, format_bytes, format_share, format_sizes
 
 # states in the order of display, with their words on the report page
 STATE_WORDS = {State.COMPLETE: "complete", State.PENDING: "unfinished",
@@ -24,8 +25,18 @@ def format_number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def format_column(values: Sequence[float | None]) -> list[str]:
-    """Format the numbers of a column with one unit and equal decimals; None as an empty text."""
+def format_value(value: float, name: str) -> str:
+    """Format the score or cost ``name`` in few characters; bytes as ``12.3 KiB``."""
+    return format_bytes(value) if name in BYTE_COSTS else format_number(value)
+
+
+def format_column(values: Sequence[float | None], name: str = "") -> list[str]:
+    """Format the numbers of a column with one unit and equal decimals; None as an empty text.
+
+    Costs ``name`` in bytes have their own units.
+    """
+    if name in BYTE_COSTS:
+        return ["" if value is None else format_bytes(value) for value in values]
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     if largest >= 9999.5:
         sizes, letter = format_sizes(values)

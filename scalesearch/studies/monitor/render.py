@@ -24,6 +24,7 @@ from scalesearch.studies.monitor.format import (
     format_number,
     format_percent,
     format_phases,
+    format_value,
 )
 from scalesearch.studies.monitor.heartbeat import FINISHED, RUNNING, STOPPED, Owner
 from scalesearch.studies.monitor.running import INTERRUPTED, SILENT, TRAINING
@@ -151,7 +152,8 @@ def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
     hidden = {*(() if is_wide else ("architecture", "worker")),
               *(() if is_wide or has_retries else ("start",)),
               *(() if snapshot.rungs else ("to rung",))}
-    return _table("In training" if snapshot.owner.state == RUNNING else "Interrupted", rows, hidden,
+    title = "In training" if snapshot.owner.state == RUNNING else "Interrupted"
+    return _table(f"{title}, with losses in nats per token", rows, hidden,
                   ["red" if trial.status == SILENT else "" for trial in shown])
 
 
@@ -168,7 +170,8 @@ def rungs_table(snapshot: StudySnapshot) -> Table:
                      "best loss": _optional(rung.best_loss, "{:.3f}".format),
                      "rank correlation": _optional(rung.rank_correlation, "{:+.2f}".format)})
     has_correlation = any(row["rank correlation"] for row in rows)
-    return _table("Rungs", rows, () if has_correlation else ("rank correlation",))
+    return _table(f"Rungs, with losses in {snapshot.loss_unit}", rows,
+                  () if has_correlation else ("rank correlation",))
 
 
 def forecast_table(status: ForecastStatus, if_resumed: str) -> Table:
@@ -189,7 +192,7 @@ def front_table(snapshot: StudySnapshot) -> Table:
     shown = f" ({len(front.members)} shown)" if front.size > len(front.members) else ""
     title = (f"Front so far: {format_count(front.size, 'member')}{shown}" if front.size
              else f"{_fixed_noun(snapshot).capitalize()} so far, by {front.main_objective}")
-    columns = {name: format_column([member.values[name] for member in front.members])
+    columns = {name: format_column([member.values[name] for member in front.members], name)
                for name in front.objectives}
     return _table(title, [{"trial": _member_name(member),
                            **{name: cells[index] for name, cells in columns.items()}}
@@ -344,7 +347,7 @@ class ChangePrinter:
         """Return the lines about the best candidates, once the study has ended."""
         front = snapshot.front
         members = [f"trial {_member_name(member)}: "
-                   + ", ".join(f"{name} {format_number(value)}"
+                   + ", ".join(f"{name} {format_value(value, name)}"
                                for name, value in member.values.items())
                    for member in front.members]
         title = (f"Front: {front.size}" if front.size

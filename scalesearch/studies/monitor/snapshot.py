@@ -14,6 +14,7 @@ import numpy as np
 
 from scalesearch.pareto.front import pareto_front
 from scalesearch.report.intervals import spearman_rho
+from scalesearch.report.records import LOSS_UNITS
 from scalesearch.studies.eta import (
     Eta,
     ProgressState,
@@ -133,6 +134,7 @@ class StudySnapshot:
         forecast_status: comparison with the forecast; None without a forecast.
         expected_gain: expected gain by further training runs; None if unknown.
         phases: mean wall-clock seconds of each phase of a complete training run.
+        loss_unit: unit of the losses at the rungs.
     """
 
     study: str
@@ -152,6 +154,7 @@ class StudySnapshot:
     forecast_status: ForecastStatus | None = None
     expected_gain: ExpectedGain | None = None
     phases: dict[str, float] = field(default_factory=dict)
+    loss_unit: str = LOSS_UNITS["validation_loss"]
 
 
 class SnapshotBuilder:
@@ -191,7 +194,8 @@ class SnapshotBuilder:
             {str(state): counts[state] for state in State},
             trials.describe_complete(is_search=progress.planned_candidates > 0), tuple(running),
             teacher, rung_summaries(trials, meta), self._front, tuple(events)[-MAX_EVENTS_SHOWN:],
-            problem, status, read_gain(study.folder), trials.mean_phases())
+            problem, status, read_gain(study.folder), trials.mean_phases(),
+            LOSS_UNITS[trials.loss_name])
 
 
 class StudyWatcher:

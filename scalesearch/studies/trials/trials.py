@@ -8,6 +8,7 @@ Compute is measured in full-budget runs: training of one candidate to the end.
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from scalesearch.report.records import validation_loss_name
 from scalesearch.schedule import Rungs
 from scalesearch.studies.trials.trial import EventType, Origin, State, Trial, TrialEvent
 from scalesearch.terminal import format_count
@@ -152,6 +153,12 @@ class Trials:
         parts += [format_count(count, noun) for count, noun in (
             (n_references, "reference"), (n_imported, "imported candidate")) if count]
         return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+    @property
+    def loss_name(self) -> str:
+        """Name of the validation loss by which trials are compared."""
+        return next((validation_loss_name(trial.config)
+                     for trial in self.candidates() if trial.config), "validation_loss")
 
     def describe_pause(self, trial: Trial, costs: Mapping[str, str]) -> str:
         """Describe the rung at which ``trial`` is paused, and its rank there.

@@ -268,6 +268,10 @@ def test_show_prints_each_score_once(tmp_path):
     names = [line.split()[0] for line in call("show", tmp_path / "fake", 0).splitlines() if line]
     assert {"loss", "perplexity", "validation_perplexity"} <= set(names)
     assert {"validation_loss", "synthetic"}.isdisjoint(names)
+    shown = call("show", tmp_path / "fake", 0)
+    for line in (r"loss +[\d.]+ +nats per token", r"params.total +[\d,]+ +parameters",
+                 r"macs.total +[\d,]+ +multiply-accumulates per sentence pair", r"bleu +[\d.]+"):
+        assert re.search(rf"\n {line} *\n", shown), line
 
 
 class RangeSpace(FakeSpace):

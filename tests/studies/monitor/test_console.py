@@ -14,7 +14,7 @@ from scalesearch.studies.executors.local import InProcessRunner
 from scalesearch.studies.executors.worker import ProgressReport
 from scalesearch.studies.monitor.console import LineConsole, LiveConsole
 from scalesearch.studies.monitor.events import describe_event
-from scalesearch.studies.monitor.format import format_column, format_number
+from scalesearch.studies.monitor.format import format_column, format_number, format_value
 from scalesearch.studies.monitor.heartbeat import RUNNING, STOPPED, Heartbeat, Owner
 from scalesearch.studies.monitor.running import describe_progress
 from scalesearch.studies.monitor.snapshot import SnapshotBuilder
@@ -132,6 +132,14 @@ def test_screen_counts_further_seeds_of_architectures(tmp_path):
                           (999_400, "999k"), (999_600_000, "1G"), (9999.7, "10k")])
 def test_format_number(value, text):
     assert format_number(value) == text
+
+
+def test_bytes_have_a_unit():
+    assert format_value(1920, "memory.cache") == "1.9 KiB"
+    assert format_value(1920, "params.total") == "1920"
+    assert format_column([1920, None, 49_152], "memory.cache") == ["1.9 KiB", "", "48.0 KiB"]
+    ended = Trial(0, State.COMPLETE, values={"bleu": 27.314, "artifact.bytes": 2_500_000.0})
+    assert describe_event(EventType.ENDED, ended).endswith("bleu 27.31, artifact.bytes 2.4 MiB")
 
 
 @pytest.mark.parametrize(("values", "cells"), [

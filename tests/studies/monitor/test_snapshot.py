@@ -9,8 +9,10 @@ from datetime import datetime
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from scipy.stats import spearmanr
 
+from scalesearch.cli.study.group import command
 from scalesearch.files import write_json
 from scalesearch.report.table import COST_COLUMNS
 from scalesearch.schedule import Rungs
@@ -370,6 +372,17 @@ def test_screen_fits_width_and_shows_all_parts(tmp_path, width):
     whole = " ".join(rendered(snapshot, width).split())
     assert "far away is gone)" in whole and "…" not in whole
     assert "further seeds of the front 0" in whole
+
+
+@pytest.mark.parametrize(("config", "unit"),
+                         [({"width": 8}, "token"), ({"width": 8, "vocab": 400}, "character")])
+def test_rungs_have_the_unit_of_their_losses(tmp_path, config, unit):
+    event_study = EventStudy(tmp_path, rungs=Rungs((0.1, 1.0), 2))
+    event_study.propose(0, config=config).rung(0, 0, 0.1, 12)
+    assert f"Rungs, with losses in nats per {unit}" in rendered(
+        StudyWatcher(tmp_path).snapshot(), 80)
+    shown = CliRunner().invoke(command, ["show", str(tmp_path), "0"]).output
+    assert f"loss 3 nats per {unit}" in shown
 
 
 def test_study_without_search_counts_architectures(tmp_path):

@@ -15,12 +15,7 @@ from matplotlib.figure import Figure
 
 from scalesearch.files import try_read_json
 from scalesearch.report.ablation import Ablation, build_ablation
-from scalesearch.report.records import (
-    labeled_records,
-    scores_by_trial,
-    training_trial,
-    validation_loss_name,
-)
+from scalesearch.report.records import labeled_records, scores_by_trial, training_trial
 from scalesearch.spaces.schema.builtin import resolve_params
 from scalesearch.studies.results.publish import records_of
 from scalesearch.studies.results.results import Results
@@ -166,8 +161,7 @@ class PageFacts:
     @cached_property
     def loss(self) -> str:
         """Name of the validation loss by which trials are compared."""
-        return next((validation_loss_name(trial.config)
-                     for trial in self.candidates if trial.config), "validation_loss")
+        return self.trials.loss_name
 
     @cached_property
     def curves(self) -> dict[str, dict[int, list[tuple[float, float]]]]:

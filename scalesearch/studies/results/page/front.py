@@ -7,6 +7,7 @@ from scalesearch.pareto.front import pareto_front
 from scalesearch.report import labels
 from scalesearch.report.figures import style
 from scalesearch.report.figures.plot import plot_tradeoff, stopped_heights
+from scalesearch.report.records import LOSS_UNITS
 from scalesearch.report.table import (
     COST_COLUMNS,
     HALF_WIDTH_SUFFIX,
@@ -25,8 +26,7 @@ from scalesearch.tasks import EFFICIENCY_METRICS
 from scalesearch.terminal import format_count
 
 MAX_MARKS = 600  # maximum number of points with a text, to limit the size of the file
-LOSS_LABELS = {"validation_loss": "Validation loss (nats per token)",
-               "validation_loss_per_char": "Validation loss (nats per character)"}
+LOSS_LABELS = {name: f"Validation loss ({unit})" for name, unit in LOSS_UNITS.items()}
 TRAINING_LOSS = "Training loss (nats per token)"
 
 
