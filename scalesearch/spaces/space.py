@@ -123,7 +123,7 @@ class Space(BoundSpace):
         return self.parameter_space.parameters()
 
     def describe_unused(self) -> list[str]:
-        """Describe parameters or an encoder that no model of the space reads.
+        """Describe parameters, written keys or an encoder that no model of the space reads.
 
         Empty if all are read.
         """
@@ -135,7 +135,10 @@ class Space(BoundSpace):
         parameters = dict(self.parameters())
         model = parameters.get("model")
         models = (model.values() if model else None) or (self.sample(random.Random(0))["model"],)
-        notes = describe_unused(parameters, [str(word) for word in models])
+        written = [key for key, nodes in self.parameter_space.nodes_by_key.items()
+                   if any(node.is_given for node in nodes)]
+        notes = describe_unused(dict.fromkeys([*parameters, *written]),
+                                [str(word) for word in models])
         rng = random.Random(0)
         samples = (self.sample(rng) for _ in range(N_SAMPLES))
         if all(describe_unread_encoder(config) for config in samples):

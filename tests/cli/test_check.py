@@ -183,6 +183,8 @@ def test_unbuildable_candidates_are_counted_by_reason(file):
     assert report["budgets"][0]["n_tested"] == report["buildable"]["n_passed"]
     assert [reason.split(": ")[:2] for reason in report["build_errors"]] == [
         ["--set", "share.encoder.attention"]]
+    shown = " ".join(check(file, "--samples", "100", *sets).split())
+    assert f"% of {report['buildable']['n_passed']} that can be built" in shown
 
 
 def test_reference_to_a_key_of_another_variant_is_reported_at_its_place(tmp_path):
@@ -222,10 +224,11 @@ def test_exportable_share_per_format(file):
     assert "exportable" not in check(file, "--samples", "20")
 
 
-def test_parameters_that_no_model_uses_are_named(tmp_path: Path) -> None:
+def test_parameters_and_written_keys_that_no_model_uses_are_named(tmp_path: Path) -> None:
     text = ("model: {}\nwidth: 64\nencoder: {{ depth: 1..3, heads: 4 }}\n"
             "decoder: {{ depth: 1 | 2, heads: 4 }}\n")
-    for model, unused in (("decoder-only", ["encoder.depth"]), ("encoder-only", ["decoder.depth"]),
+    for model, unused in (("decoder-only", ["encoder.depth, encoder.heads"]),
+                          ("encoder-only", ["decoder.depth, decoder.heads"]),
                           ("encoder-decoder", []), ("encoder-decoder | decoder-only", [])):
         file = tmp_path / "space.yaml"
         file.write_text(text.format(model))
