@@ -230,8 +230,10 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
         print_text(f"{subject}, protocol {protocol}")
         rates = (report["buildable"], *report["constraints"], *report["budgets"],
                  report["all_conditions"], *report["exportable"])
+        n_samples = report["n_samples"]
         print_text(make_table(("constraint", "share of candidates"), [
-            (rate["condition"], "—" if rate["rate"] is None else format_share(rate["rate"]))
+            (rate["condition"], "—" if rate["rate"] is None else format_share(rate["rate"])
+             + f" of {rate['n_tested']:,} that can be built" * (rate["n_tested"] < n_samples))
             for rate in rates]))
     if not report["buildable"]["n_passed"]:
         return  # the error that follows names the most frequent reason
