@@ -1,7 +1,7 @@
 """Corpora of a study: its text in one or every vocabulary of the search space."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from scalesearch.data.corpus import hash_text
 from scalesearch.errors import UserError, error_context
 from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import TRAINING_COSTS
+from scalesearch.spaces.syntax.diagnostics import ConfigError, UnbuildableError
 from scalesearch.studies.config.sections import CORPUS_WORD
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.trials.study_meta import DataFacts
@@ -113,7 +114,8 @@ def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corp
             computed vocabularies, or a reference sets one and the space does not, or the reverse.
             All architectures have the same target vocabulary, or none.
     """
-    sizes = set(spec.space.vocabularies(MAX_VOCABULARIES))
+    space_sizes = spec.space.vocabularies(MAX_VOCABULARIES)
+    sizes = set(space_sizes)
     is_own = bool(sizes)
     for reference in spec.named_architectures:
         vocab = reference.architecture.vocab
@@ -134,9 +136,18 @@ def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corp
     notes: dict[str, None] = {}
     corpora: dict[int | None, Corpus] = {}
     for size in sorted(sizes) or (None,):
-        with error_context("data"):
-            corpora[size] = load_corpus(spec.data.with_vocab(size, target_size), default_cache(),
-                                        Path.cwd())
+        try:
+            with error_context("data"):
+                corpora[size] = load_corpus(spec.data.with_vocab(size, target_size),
+                                            default_cache(), Path.cwd())
+        except UserError as error:
+            key = (error.key or "").removeprefix("data.")
+            is_of_space = size in space_sizes if key == "vocab" else bool(target_size)
+            if error.code != "vocab-size-unsupported" or not is_of_space:
+                raise
+            reason = error.message.removeprefix(f"data: {key}: ")
+            problem = spec.space.problem_of(UnbuildableError(key, reason))
+            raise ConfigError([replace(problem, code=error.code)]) from None
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in corpora[size].notes)
     if None in corpora:

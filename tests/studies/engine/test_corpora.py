@@ -217,6 +217,9 @@ def test_invalid_vocabularies_are_refused_before_start(folder, monkeypatch, old,
         error.value.code,
         *(problem.code for problem in getattr(error.value, "problems", ())),
     ), error.value
+    if code == "vocab-size-unsupported":  # the place in the space
+        (problem,) = error.value.problems
+        assert text.splitlines()[problem.position.line].lstrip().startswith("vocab: 48 | 5000")
 
 
 @pytest.mark.parametrize(("vocab", "protocol", "is_noted"), [
