@@ -119,9 +119,9 @@ class ArtifactDecoder(ABC):
         """Return a decoder-only model for :mod:`scalesearch.training.scoring.texts`.
 
         It has the methods of :class:`.Seq2SeqModel` that a search needs, and is called with source
-        and target.
+        and target. None if the artifact cannot do this, as those of earlier versions.
         """
-        raise NotImplementedError
+        return None
 
     def decode(self, split: Split, model: Any, search: DecodingOptions
                ) -> list[list[tuple[list[int], float | None, bool]]]:

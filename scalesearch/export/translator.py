@@ -176,8 +176,12 @@ def read_language_model(folder: Path | str,
         return read_checkpoint(folder), []
     trained, decoder = open_artifact(Path(folder), threads or 1)
     check_language_model(trained)
+    model = decoder.language_model()
+    if model is None:
+        raise UserError(f"{folder}: an earlier version exported this language model for pairs of "
+                        "texts (Seq2Seq). Export the model again", code="no-checkpoint")
     notes = [note for note in (decoder.accuracy_note, decoder.version_note) if note]
-    return replace(trained, model=decoder.language_model()), notes
+    return replace(trained, model=model), notes
 
 
 def chunk_lines(lines: Iterable[str | None]) -> Iterator[list[str]]:

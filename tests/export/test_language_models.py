@@ -12,7 +12,10 @@ import scalesearch as ss
 from scalesearch.cli import generate as generate_verb
 from scalesearch.cli import score as score_verb
 from scalesearch.data import load_corpus
+from scalesearch.export.base import ArtifactDecoder
 from scalesearch.export.export import export_training
+from scalesearch.export.huggingface.format import NativeDecoder
+from scalesearch.export.torch_ import TorchDecoder
 from scalesearch.tasks import TASKS
 from scalesearch.training import read_checkpoint, train
 from tests.cli.test_train import run
@@ -82,6 +85,14 @@ def test_version_of_the_runtime_is_noted(trained: Path, exported: Path, tmp_path
         assert done.exit_code == 0 and "0.0.1" in done.output
     with pytest.warns(UserWarning, match=r"0\.0\.1"):
         ss.load(other).generate("one", 2)
+
+
+def test_artifact_of_an_earlier_version_is_refused(
+        exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for decoder in (TorchDecoder, NativeDecoder):
+        monkeypatch.setattr(decoder, "language_model", ArtifactDecoder.language_model)
+    with refuses("no-checkpoint", exported, "again"):
+        ss.load(exported).generate("one")
 
 
 def test_exported_translation_model_is_not_a_language_model(tmp_path: Path) -> None:
