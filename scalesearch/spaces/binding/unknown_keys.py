@@ -98,11 +98,11 @@ def unknown_block_help(path: str) -> str:
 def _nearest(paths: Iterable[str], path: str) -> str | None:
     """The path with the longest common prefix with ``path``.
 
-    Of equal ones, the shortest is returned.
+    Of equal ones, the shortest is returned; one of a plain feed-forward network, if possible.
     """
-    def distance(other: str) -> tuple[int, int]:
+    def distance(other: str) -> tuple[int, int, bool]:
         matches = [a == b for a, b in zip(other.split("."), path.split("."))]
-        return -(*matches, False).index(False), other.count(".")
+        return -(*matches, False).index(False), other.count("."), ".pg." in other
 
     return min(paths, key=distance, default=None)
 

@@ -93,6 +93,24 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "adapt": ("adapter", "adapters", "lora", "layer_adaptation"),
     "low_rank": ("lowrank", "factorized", "factorised_matrices"),
     "tensor_chain": ("tensor_train", "mpo", "tensor_network")}
+# Values in other tools by key, with the help line of the error.
+FOREIGN_WORDS: dict[str, dict[str, str]] = {
+    "ffn": {**dict.fromkeys(SYNONYMS["mixture"], "the name is `mixture` here"),
+            **dict.fromkeys(("mlp", "ffn", "dense", "glu", "gated"), "the name is that of the "
+                            "activation: `relu`, `gelu`, `swish`; with a gate `geglu`, `swiglu`"),
+            "silu": "the name is `swish` here, with a gate `swiglu`",
+            "gated-gelu": "the name is `geglu` here", "gated-silu": "the name is `swiglu` here"},
+    "mixer": {**dict.fromkeys(("mha", "multi_head_attention", "self_attention", "self-attention",
+                               "softmax"), "the name is `attention` here"),
+              **dict.fromkeys(("gqa", "mqa", "grouped_query_attention", "multi_query_attention"),
+                              "write `attention`, and set `key_value_heads` next to `heads`"),
+              "mla": "the name is `latent` here", "linear": "the name is `linear_attention` here"},
+    "positions": {**dict.fromkeys(("rope", "rotary"), "write `none`, and set `rotary: yes` in the "
+                                  "encoder or decoder"),
+                  "alibi": "write `none`, and set `alibi: yes` in the encoder or decoder",
+                  "absolute": "the name is `learned` or `sinusoidal` here"},
+    "norm_kind": {**dict.fromkeys(("rms_norm", "rmsnorm"), "the name is `rms` here"),
+                  **dict.fromkeys(("layer_norm", "layernorm", "ln"), "the name is `layer` here")}}
 
 
 def _share() -> SchemaGroup:
@@ -195,10 +213,16 @@ def _matrices() -> SchemaGroup:
 
 
 def with_synonyms(child: FieldT, name: str = "") -> FieldT:
-    """A field or group with the synonyms of ``name`` and of each key beneath it."""
+    """A field or group with the synonyms of ``name`` and of each key and word beneath it."""
     synonyms = (*child.synonyms, *SYNONYMS.get(name, ()))
+    foreign_words = FOREIGN_WORDS.get(name, {})
     if isinstance(child, SchemaField):
-        return replace(child, synonyms=synonyms)
+        return replace(child, synonyms=synonyms,
+                       foreign_words=foreign_words if child.type == "word" else {})
+    if child.variants:  # a block of another package may have one of these names
+        child = replace(child, unsupported={
+            **{word: help for word, help in foreign_words.items() if word not in child.variants},
+            **child.unsupported})
     fields = {key: with_synonyms(inner, key) for key, inner in child.fields.items()}
     variants = {key: with_synonyms(inner, key) for key, inner in child.variants.items()}
     return replace(child, fields=fields, variants=variants, synonyms=synonyms)

@@ -199,7 +199,8 @@ def _not_legal(spec: ConstantDomain, field: SchemaField, paths: Iterable[str]) -
             return ValueSyntaxError(f"`{text}` names a key, not a value", spec.span,
                                  f"for the same value, write `= {text}`")
         return ValueSyntaxError(f"`{text}` is not {describe_field(field)}", spec.span,
-                                suggest_match(text, words, field.unknown_word_help)
+                                field.foreign_words.get(text.lower())
+                                or suggest_match(text, words, field.unknown_word_help)
                                 if words else None)
     kind = "yes/no" if isinstance(spec.value, bool) else "a number"
     return ValueSyntaxError(f"expected {describe_field(field)}, found {kind}", spec.span)

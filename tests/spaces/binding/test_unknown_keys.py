@@ -17,7 +17,8 @@ from tests.errors import refuses
     ("ffn: { hidden: 64 }", ["`relu`"]),  # a key of a variant
     ("width: 64", ["`width`", "top level"]),
     ("ffn: { zzz: 1 }", ["`relu`", "`self_gated`"]),  # nothing similar
-    ("ffn: { moe: { experts: 2 } }", ["`encoder.ffn.mixture`"]),  # a synonym of a variant
+    ("ffn: { moe: { experts: 2 } }", ["`mixture`"]),  # a synonym of a variant
+    ("swiglu: { hidden: 64 }", ["`encoder.ffn.swiglu`"]),  # not that of `pg`
     ("ffn: { mixture: { d_ff: 64 } }", ["`encoder.ffn.mixture.expert_hidden`"]),
     ("ffn: { relu: { d_ff: 64 } }", ["`encoder.ffn.relu.hidden`"]),
     ("d_ff: 64", ["`encoder.ffn.hidden` here"]),  # not that of a mixture
@@ -30,6 +31,19 @@ def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
         Space.parse(f"width: 32\nencoder:\n  {line}\n")
     problem = next(problem for problem in caught.value.problems if problem.code == "unknown-key")
     assert all(name in (problem.help or "") for name in names), problem.help
+
+
+@pytest.mark.parametrize(("line", "name"), [
+    ("encoder.ffn: moe", "`mixture`"), ("encoder.ffn: relu | moe", "`mixture`"),
+    ("encoder.ffn: { one of: { moe: { experts: 4 }, relu: {} } }", "`mixture`"),
+    ("encoder.ffn: silu", "`swish`"), ("encoder.ffn: mlp", "`swiglu`"),
+    ("encoder.mixer: mha", "`attention`"), ("encoder.mixer: gqa", "`key_value_heads`"),
+    ("embedding.positions: rope", "`rotary: yes`"), ("norm_kind: RMS_norm", "`rms`"),
+    ("norm_kind: layernorm", "`layer`")])
+def test_help_names_the_value_of_another_tool(line: str, name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"width: 32\n{line}\n")
+    assert name in (caught.value.problems[0].help or "")
 
 
 @pytest.mark.parametrize("ffn", ["{ twice: {} }", "twice", "relu | twice", "twice(3)",
