@@ -229,6 +229,10 @@ class SeedAnalysis:
         resolved = "is significant" if order.is_resolved else "is not significant"
         head = (f"Membership of the front {resolved} at {format_percent(self.confidence)} per "
                 "comparison")
+        n_open = sum(not pair.is_resolved for pair in order.comparisons)
+        if n_open:
+            head += (f" ({n_open} of {format_count(len(order.comparisons), 'comparison')} within "
+                     "noise)")
         if order.level != self.confidence:
             head += (f". Intervals are {format_percent(order.level)}, because scores are tested "
                      "again after each seed")
@@ -237,22 +241,23 @@ class SeedAnalysis:
         candidates = {candidate.number: candidate for candidate in self.view.candidates}
         for pair in order.neighbors:
             texts = []
-            for number in (pair.first, pair.second):
+            for number in (pair.second, pair.first):
                 means = ", ".join(
                     f"{name} {candidates[number].mean(name):.{decimals_for_interval(width)}f}"
                     for name, width in ((difference.objective, difference.half_width)
                                         for difference in pair.differences))
                 texts.append(f"trial {number} ({means})")
             verdict = "significant" if pair.is_resolved else "within noise"
-            lines.append(f"  {' and '.join(texts)}: {describe_differences(pair.differences)}, "
+            lines.append(f"  {' minus '.join(texts)}: {describe_differences(pair.differences)}, "
                          f"{verdict}")
         if order.challengers:
             described = ", ".join(
-                f"trial {pair.second} ({describe_differences(pair.differences)} from trial "
-                f"{pair.first})" for pair in order.challengers)
+                f"trial {pair.second} minus trial {pair.first} "
+                f"({describe_differences(pair.differences)})" for pair in order.challengers)
             lines.append(f"  off the front, but within noise of it: {described}")
         shown = {frozenset((pair.first, pair.second)) for pair in order.neighbors}
-        ties = ", ".join(f"trials {first} and {second} ({describe_differences([difference])})"
+        ties = ", ".join(f"trial {second} minus trial {first} "
+                         f"({describe_differences([difference])})"
                          for first, second, difference in order.ties()
                          if frozenset((first, second)) not in shown)
         if ties:

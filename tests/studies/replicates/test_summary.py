@@ -308,8 +308,10 @@ def test_report_distinguishes_significant_differences_from_noise(folder):
     order = verdict.front_order
     lines = verdict.sentences()
     resolved = "is significant" if order.is_resolved else "is not significant"
-    assert lines[0].startswith(f"Membership of the front {resolved} at 90 % per comparison. "
-                              "Intervals are 95 %")
+    n_open = sum(not pair.is_resolved for pair in order.comparisons)
+    within = f" ({n_open} of {len(order.comparisons)} comparisons within noise)" if n_open else ""
+    assert lines[0].startswith(f"Membership of the front {resolved} at 90 % per comparison{within}"
+                               ". Intervals are 95 %")
     same_level = copy(verdict)
     vars(same_level)["front_order"] = copy(order)
     same_level.front_order.level = verdict.confidence
@@ -318,10 +320,14 @@ def test_report_distinguishes_significant_differences_from_noise(folder):
     assert len(neighbors) >= 2
     for pair, line in zip(neighbors, lines[1:]):
         assert line.startswith(
-            f"  trial {pair.first} (bleu ") and f" and trial {pair.second} (bleu " in line
+            f"  trial {pair.second} (bleu ") and f" minus trial {pair.first} (bleu " in line
+        means = {candidate.number: candidate.mean("bleu") for candidate in results.view.candidates}
+        sign = "+" if means[pair.second] > means[pair.first] else "-"
+        assert f": bleu {sign}" in line
         assert line.endswith(", significant" if pair.is_resolved else ", within noise")
     challengers = [pair for pair in order.comparisons if pair.type != NEIGHBORS]
-    assert all(f"trial {pair.second} (bleu " in "\n".join(lines) for pair in challengers)
+    assert all(f"trial {pair.second} minus trial {pair.first} (bleu " in "\n".join(lines)
+               for pair in challengers)
     assert any(line.startswith("  off the front, but within noise of it: ")
                for line in lines) == bool(challengers)
     ties = [line for line in lines
@@ -330,7 +336,7 @@ def test_report_distinguishes_significant_differences_from_noise(folder):
     further = [(first, second) for first, second, _ in order.ties()
                if {first, second} not in listed]
     assert len(ties) == bool(further)
-    assert all(f"trials {first} and {second}" in ties[0] for first, second in further)
+    assert all(f"trial {second} minus trial {first}" in ties[0] for first, second in further)
     notes = "\n".join(results.notes())
     assert "have further seeds, and their scores are means" in notes
     assert "± is the 90 % interval" in notes
@@ -373,7 +379,8 @@ def test_order_within_noise_is_not_reported_as_significant():
     text = "\n".join(verdict.sentences())
     assert verdict.front_order.is_resolved and seed_analysis_to_json(verdict)[
         "resolved"] and not seed_analysis_to_json(verdict)["order_resolved"]
-    assert "Membership of the front is significant" in text and "trials 1 and 0 (bleu +3" in text
+    assert "Membership of the front is significant" in text
+    assert "trial 0 minus trial 1 (bleu +3" in text
     assert "known with 1 degree of freedom" in text
     assert "not significant" in text.partition("order of further members")[2]
 
