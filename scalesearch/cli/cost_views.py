@@ -169,13 +169,17 @@ def _make_difference_table(comparison: CostComparison, quantity: str, label: str
     rows = []
     for row in comparison.rows:
         base, *sizes = getattr(row, quantity)
-        cells = ["  " * row.level + row.path.rsplit(".", 1)[-1], f"{base:,}"]
-        columns = zip(sizes, row.differences[quantity], row.percent[quantity])
-        for size, difference, share in [*columns][shown]:
+        base_exists, *exist = row.exists
+        cells = ["  " * row.level + row.path.rsplit(".", 1)[-1],
+                 f"{base:,}" if base_exists else "-"]
+        columns = zip(sizes, exist, row.differences[quantity], row.percent[quantity])
+        for size, exists, difference, share in [*columns][shown]:
             percent = "0" if share is not None else ""
-            if difference:
-                percent = "new" if share is None else f"{share:+.1f}"
-            cells.append(f"{size:,}")
+            if exists != base_exists:  # for example layers of their own instead of equal ones
+                percent = "only here" if exists else "not here"
+            elif difference:
+                percent = "" if share is None else f"{share:+.1f}"
+            cells.append(f"{size:,}" if exists else "-")
             if has_differences:
                 cells.append(f"{difference:+,}" if difference else "0")
             cells.append(percent)

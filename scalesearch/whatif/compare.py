@@ -22,11 +22,13 @@ class ModuleRow:
     Attributes:
         path: path of the module, or ``total``.
         params, macs: one number per architecture.
+        exists: whether each architecture has the module.
     """
 
     path: str
     params: tuple[int, ...]
     macs: tuple[int, ...]
+    exists: tuple[bool, ...]
 
     @property
     def differences(self) -> dict[str, tuple[int, ...]]:
@@ -95,7 +97,7 @@ def compare_costs(costs: Mapping[str, CostBreakdown], max_level: int = 2) -> Cos
     for path in paths:
         params, macs = (tuple(getattr(table[path], quantity) if path in table else 0
                               for table in tables) for quantity in QUANTITIES)
-        rows.append(ModuleRow(path, params, macs))
+        rows.append(ModuleRow(path, params, macs, tuple(path in table for table in tables)))
     params, macs = (tuple(int(cost[f"{quantity}.total"]) for cost in costs.values())
                     for quantity in QUANTITIES)
-    return CostComparison(costs, (*rows, ModuleRow("total", params, macs)))
+    return CostComparison(costs, (*rows, ModuleRow("total", params, macs, (True,) * len(costs))))

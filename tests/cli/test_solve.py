@@ -134,6 +134,16 @@ def test_architectures_are_compared(tmp_path: Path) -> None:
     assert report["modules"][-1]["differences"] == {"params": [0], "macs": [0]}
 
 
+def test_modules_of_only_one_architecture_are_marked(tmp_path: Path) -> None:
+    files = [tmp_path / "equal.yaml", tmp_path / "local.yaml"]
+    for file, extra in zip(files, ("", ", window: 4, global_every: 2")):
+        file.write_text("model: decoder-only\nwidth: 16\nvocab: 50\n"
+                        f"decoder: {{ depth: 3, heads: 2{extra} }}\n")
+    output = ask(*map(str, files), of=cost).output
+    assert re.search(r"\n   0 +- +[\d,]+ +\+[\d,]+ +only here *\n", output)
+    assert re.search(r"\n   self_attention +[\d,]+ +- +-[\d,]+ +not here *\n", output)
+
+
 @pytest.mark.full
 def test_sweep_gives_table_and_figure(tmp_path: Path) -> None:
     result = ask("transformer", "--sweep", "length=10 | 5000", "--plot",
