@@ -36,7 +36,7 @@ def memory_line(result: CostBreakdown) -> str:
     protocol = result.protocol
     cache_type = f" in {protocol.cache}" if protocol.cache != "float32" else ""
     line = (f"memory in float32: weights {weights}, cache {cache}{cache_type}; training "
-            f"activations per sentence: about {activations}")
+            f"activations per {'text' if protocol.length else 'sentence'}: about {activations}")
     decodes = "decode_step" in result.by_quantity["macs"]
     context = [f"context of {protocol.length:,} tokens: prefill {result['macs.prefill']:,} MACs, "
                f"decoding step {result['macs.decode_step']:,} MACs, cache {cache}{cache_type}"

@@ -241,6 +241,7 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
         if train.get(key):
             yield f"train: {train[key]:,} of {train['read']:,} pairs left out: {reason}"
     overlap = counts["overlap"]
+    target = {"translation": "translation", "classification": "class"}.get(spec.task, "target")
     for split in _HELD_OUT_SPLITS:
         held_out = counts[split]
         if held_out["cut"]:
@@ -255,7 +256,7 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
                    "vocabulary")
         if sources := overlap[f"{split}_sources"]:
             yield (f"warning: {sources:,} of {held_out['pairs']:,} {split} sources are also in the "
-                   f"training text, {overlap[f'{split}_pairs']:,} with the same translation")
+                   f"training text, {overlap[f'{split}_pairs']:,} with the same {target}")
     # A corpus that was cached by an earlier version lacks this count.
     if shared := overlap.get("test_in_validation"):
         yield (f"warning: {shared:,} of {counts['test']['pairs']:,} test pairs are also in the "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.tasks import METRICS, format_score
+from scalesearch.tasks import METRICS, TASKS, format_score
 from scalesearch.terminal import format_count, format_duration, make_table
 from scalesearch.training.result import Result
 
@@ -90,10 +90,13 @@ def protocol_lines(result: Result) -> list[str]:
     lines = [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures])]
     lines += [f"{key}: {metrics[f'{key}_protocol']}"
               for key in ("latency", "memory") if key in metrics]
+    file_format = TASKS[metrics["task"]].file_format if "task" in metrics else "pairs"
+    noun = {"labels": "label", "text": "token"}.get(file_format, "target token")
     lines.append(f"{result.n_params:,} params · {format_count(result.steps, 'update')}, "
-                 f"{format_count(result.tokens, 'target token')} in "
+                 f"{format_count(result.tokens, noun)} in "
                  f"{format_duration(result.cpu_seconds)} CPU "
-                 f"({result.tokens_per_cpu_second:,.0f} tokens per CPU-second), "
+                 f"({result.tokens_per_cpu_second:,.0f} {noun.removeprefix('target ')}s per "
+                 "CPU-second), "
                  f"with scoring {format_duration(result.total_cpu_seconds)} CPU, "
                  f"{format_duration(result.total_seconds)} wall-clock · {result.dtype} on "
                  f"{result.device} · seed {result.seed}")

@@ -138,7 +138,9 @@ def test_modules_of_only_one_architecture_are_marked(tmp_path: Path) -> None:
     files = [tmp_path / "equal.yaml", tmp_path / "local.yaml"]
     for file, extra in zip(files, ("", ", window: 4, global_every: 2")):
         file.write_text("model: decoder-only\nwidth: 16\nvocab: 50\n"
-                        f"decoder: {{ depth: 3, heads: 2{extra} }}\n")
+                        f"decoder: {{ depth: 3, heads: 2{extra} }}\n"
+                        "cost: { protocol: { length: 20 } }\n")
+    assert "training activations per text: about" in ask(str(files[0]), of=cost).output
     output = ask(*map(str, files), of=cost).output
     assert re.search(r"\n   0 +- +[\d,]+ +\+[\d,]+ +only here *\n", output)
     assert re.search(r"\n   self_attention +[\d,]+ +- +-[\d,]+ +not here *\n", output)

@@ -21,6 +21,7 @@ from scalesearch.spaces import UnbuildableError
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.tasks import TASKS
 from scalesearch.training import Recipe, train
+from scalesearch.training.display import protocol_lines
 from scalesearch.training.hardware import Hardware
 from scalesearch.training.scoring.distill import write_distilled_data
 from scalesearch.training.scoring.evaluate import DecodingOptions, score_split
@@ -80,6 +81,9 @@ def test_training_learns_a_word(bucketing, tmp_path) -> None:
     result = train(model_for(TASK), corpus, recipe, tmp_path / "run")
     assert result.state == "complete", result.reason
     assert result.metrics["accuracy"] > 90
+    assert any(f"{result.tokens:,} labels in " in line for line in protocol_lines(result))
+    overlaps = [note for note in corpus.notes if "are also in the training text" in note]
+    assert all(note.endswith("with the same class") for note in overlaps)
 
 
 def test_error_for_a_classifier_names_what_works(tmp_path) -> None:

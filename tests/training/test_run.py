@@ -103,6 +103,9 @@ def test_texts_of_a_run_of_one_update(corpus, out) -> None:
     result = train(tiny(), corpus, recipe(steps=1, warmup=0, average_count=1), out)
     assert result.metrics["weights"] == "the last (after update 1)"
     assert any("· 1 update, " in line for line in protocol_lines(result))
+    for task, noun in (("translation", "target tokens"), ("language-model", "tokens")):
+        lines = protocol_lines(replace(result, metrics={**result.metrics, "task": task}))
+        assert any(f" {result.tokens:,} {noun} in " in line for line in lines)
 
 
 def test_result_and_checkpoint_of_a_run(corpus, out) -> None:

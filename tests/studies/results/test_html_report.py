@@ -105,6 +105,15 @@ def test_page_starts_with_best_member_and_budget(page, folder):
     assert members == sorted(members, reverse=True) and any(members)
 
 
+@pytest.mark.full
+def test_page_of_a_language_model_counts_per_text(tmp_path):
+    folder = study(tmp_path)
+    revise(folder, protocol={**META.protocol, "length": 64, "cache": "bf16"})
+    text = page_of(folder).text
+    assert "MACs per text" in text or "multiply-accumulates per text" in text
+    assert "key-value cache in bf16 after 64 tokens" in text and "sentence pair" not in text
+
+
 def test_cost_choices_include_cost_objectives():
     """Costs of an artifact are only shown if they are objectives."""
     table = pd.DataFrame({"params.total": [1, 2], "artifact.bytes": [3, 4], "load.mean": [1.0, 2.0],

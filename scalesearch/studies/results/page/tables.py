@@ -149,6 +149,10 @@ def cost_section(facts: PageFacts) -> PageSection:
         empty = "No trial is on the front yet." if facts.is_search else "No finished trials."
         return PageSection("costs", title, [text(empty)])
     protocol = facts.meta.protocol
+    length = protocol.get("length")  # of a language model
+    target = protocol["target"] or "the protocol's"
+    tokens = f"{length:,} tokens" if length else f"{target} target tokens"
+    example = "text" if length else "sentence pair"
     names = [TableCell(name_of(trial), trial.number, left=True) for trial in trials]
     tables = {}
     for quantity, caption in QUANTITY_CAPTIONS.items():
@@ -158,22 +162,22 @@ def cost_section(facts: PageFacts) -> PageSection:
             rows.append([name, *(share_cell(amount(trial, quantity, section), total)
                                  for section in SECTION_COLORS), total])
         tables[quantity] = table(
-            ["trial", *SECTION_COLORS, "total"], rows, f"{quantity}: {caption}; "
+            ["trial", *SECTION_COLORS, "total"], rows,
+            f"{quantity}: {caption.replace('sentence pair', example)}; "
             f"{format_protocol(protocol)}; {protocol_conventions(protocol)}.", f"costs-{quantity}")
     rows = []
     for name, trial in zip(names, trials):
         sizes = [trial.costs.get(f"memory.{part}") for part in MEMORY_LABELS]
         rows.append([name, *(MISSING_CELL if size is None
                              else TableCell(format_bytes(size), size) for size in sizes)])
-    target = protocol["target"] or "the protocol's"
     cache_type = f" in {protocol['cache']}" if protocol.get("cache") else ""
-    caption = (f"memory in float32; the key-value cache{cache_type} after {target} target tokens; "
-               "activations: estimated memory of one sentence pair for the backward pass.")
+    caption = (f"memory in float32; the key-value cache{cache_type} after {tokens}; activations: "
+               f"estimated memory of one {example} for the backward pass.")
     content = "The front, from the lowest cost" if facts.is_search else "All finished trials"
     return PageSection("costs", title, [
         ("panels", ([cost_picture(trials[:MAX_BARS], "params", "Params (millions)"),
                      cost_picture(trials[:MAX_BARS], "macs",
-                                  "MACs per sentence pair (millions)")], None)),
+                                  f"MACs per {example} (millions)")], None)),
         ("caption", f"{content}; {format_protocol(protocol)}."),
         tables["params"], tables["macs"], fold("FLOPs by section", [tables["flops"]]),
         table(["trial", *MEMORY_LABELS.values()], rows, caption, "costs-memory"),
