@@ -159,11 +159,10 @@ def running_table(snapshot: StudySnapshot, room: int, is_wide: bool) -> Table:
 
 def rungs_table(snapshot: StudySnapshot) -> Table:
     """Table of rungs; the last row is the end."""
-    paused = "paused" if snapshot.owner.state == RUNNING else "stopped"
     rows = []
     for number, rung in enumerate(snapshot.rungs, 1):
         is_end = rung is snapshot.rungs[-1]
-        counts = {"promoted": rung.promoted, paused: rung.paused, "failed": rung.failed}
+        counts = {"promoted": rung.promoted, "paused": rung.paused, "failed": rung.failed}
         rows.append({"rung": "end" if is_end else str(number), "share": f"{rung.share:.3g}",
                      "reached": str(rung.reached),
                      **{name: "" if is_end else str(count) for name, count in counts.items()},

@@ -379,8 +379,10 @@ def test_screen_fits_width_and_shows_all_parts(tmp_path, width):
 def test_rungs_have_the_unit_of_their_losses(tmp_path, config, unit):
     event_study = EventStudy(tmp_path, rungs=Rungs((0.1, 1.0), 2))
     event_study.propose(0, config=config).rung(0, 0, 0.1, 12)
-    assert f"Rungs, with losses in nats per {unit}" in rendered(
-        StudyWatcher(tmp_path).snapshot(), 80)
+    event_study.write_owner(state=STOPPED)
+    text = rendered(StudyWatcher(tmp_path).snapshot(), 80)
+    assert f"Rungs, with losses in nats per {unit}" in text
+    assert "reached  promoted  paused  failed" in text  # also if the study has stopped
     shown = CliRunner().invoke(command, ["show", str(tmp_path), "0"]).output
     assert f"loss 3 nats per {unit}" in shown
 
