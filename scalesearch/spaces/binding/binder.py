@@ -31,6 +31,7 @@ from scalesearch.spaces.syntax.diagnostics import (
     MAX_PROBLEMS_SHOWN,
     Problem,
     SourcePosition,
+    closest_match,
     format_alternatives,
     suggest_match,
     warn_deprecated,
@@ -57,6 +58,7 @@ from scalesearch.spaces.syntax.parser import list_domain, parse_expression, pars
 
 ONE_OF_KEY = "one of"
 NONE_TEXT = "none"
+REQUIRED_KEY_SIMILARITY = 0.75  # ratio of difflib from which a key is a required one, misspelled
 Entries = Mapping[str, tuple[ScalarNode, Node]]
 VariantNodes = dict[str, Node | None]  # variant to the node of its keys
 
@@ -217,6 +219,9 @@ class Binder:
                 own_entries.append((name, value))
             node = replace(node, entries=(*own_entries, *moved))
         entries: dict[str, tuple[ScalarNode, Node]] = {}
+        required = {key: field for key, field in group.fields.items() if isinstance(
+            field, SchemaField) and field.default is None and not field.optional}
+        misspelled: dict[str, tuple[ScalarNode, Node]] = {}  # not reported as missing as well
         for name, value in unfold_dotted_keys(node, self.problems):
             if name.text in group.fields or name.text in group.variants or (
                     name.text == ONE_OF_KEY and group.variants):
@@ -229,7 +234,10 @@ class Binder:
                         if len(self.problems) <= MAX_PROBLEMS_SHOWN else None)
                 self.report_problem(name.position, f"unknown key `{name.text}`{where}", help,
                                     code="unknown-key")
-        return entries
+                misspelled |= {key: (name, value) for key, field in required.items()
+                               if name.text in field.synonyms
+                               or closest_match(name.text, [key], REQUIRED_KEY_SIMILARITY)}
+        return misspelled | entries
 
     def split_inlined_keys(self, node: Node, inlined: InlinedVariant) -> tuple[Node, Sequence[
             tuple[ScalarNode, Node]]]:

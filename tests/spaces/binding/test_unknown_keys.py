@@ -33,6 +33,17 @@ def test_help_suggests_the_intended_key(line: str, names: list[str]) -> None:
     assert all(name in (problem.help or "") for name in names), problem.help
 
 
+@pytest.mark.parametrize("key", ["widht", "Width", "d_model", "hidden_size"])
+def test_misspelled_required_key_is_one_error(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Space.parse(f"{key}: 32 | 64\nencoder.ffn.relu.hidden: = 2 * width\n")
+    assert [problem.code for problem in caught.value.problems] == ["unknown-key"]
+    assert "`width`" in (caught.value.problems[0].help or "")
+    with pytest.raises(ConfigError) as caught:
+        Space.parse("depth: 4\n")
+    assert {problem.code for problem in caught.value.problems} == {"unknown-key", "missing-key"}
+
+
 @pytest.mark.parametrize(("line", "name"), [
     ("encoder.ffn: moe", "`mixture`"), ("encoder.ffn: relu | moe", "`mixture`"),
     ("encoder.ffn: { one of: { moe: { experts: 4 }, relu: {} } }", "`mixture`"),
