@@ -14,6 +14,7 @@ from scalesearch.analysis.run import take_sentences
 from scalesearch.cost import evaluate_cost, find_protocol
 from scalesearch.data import BOS, PAD, DataSpec, eval_batches, load_corpus, make_batch, retokenize
 from scalesearch.data.batching import Buckets, training_batches
+from scalesearch.data.prepare import describe_counts
 from scalesearch.export.base import check_exportable, get_format
 from scalesearch.nn import build_model
 from scalesearch.nn.causality import check_causality
@@ -82,8 +83,15 @@ def test_training_learns_a_word(bucketing, tmp_path) -> None:
     assert result.state == "complete", result.reason
     assert result.metrics["accuracy"] > 90
     assert any(f"{result.tokens:,} labels in " in line for line in protocol_lines(result))
-    overlaps = [note for note in corpus.notes if "are also in the training text" in note]
-    assert all(note.endswith("with the same class") for note in overlaps)
+
+
+def test_overlap_of_splits_is_that_of_classes(tmp_path) -> None:
+    spec = spec_of(TASK, tmp_path)
+    split = {"cut": 0, "pairs": 9, "source_unknown": 0, "target_unknown": 0}
+    overlap = {"validation_sources": 2, "validation_pairs": 1, "test_sources": 0, "test_pairs": 0}
+    counts = {"train": {}, "validation": split, "test": split, "overlap": overlap}
+    assert [*describe_counts(spec, counts)] == [
+        "warning: 2 of 9 validation sources are also in the training text, 1 with the same class"]
 
 
 def test_error_for_a_classifier_names_what_works(tmp_path) -> None:
