@@ -256,10 +256,15 @@ def _is_language_model(trained: Checkpoint) -> bool:
 
 
 def longest_input(trained: Checkpoint) -> int:
-    """Return the largest number of tokens that a decoder-only model has read in training."""
+    """Return the largest number of tokens that a decoder-only model has read in training.
+
+    It is at most the number of learned positions.
+    """
     if trained.spec.window:
-        return trained.spec.window + 1  # with EOS before the first token
-    return 2 * (trained.max_source_length + 1)
+        length = trained.spec.window + 1  # with EOS before the first token
+    else:
+        length = 2 * (trained.max_source_length + 1)
+    return min(length, trained.model.max_length or length)
 
 
 def token_template(trained: Checkpoint) -> TokenTemplate:

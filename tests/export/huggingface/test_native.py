@@ -320,9 +320,10 @@ def test_other_language_models_are_causal_language_models_with_own_code(
     assert torch.equal(again(ids, labels=ids).logits, output.logits)
 
 
+@pytest.mark.parametrize("changes", [OWN_CODE[1], OWN_CODE[3]], ids=["any length", "positions"])
 def test_decoder_only_translation_model_is_a_causal_language_model(
-        trained_folder: Path, tmp_path: Path) -> None:
-    candidate = as_trained(read_checkpoint(trained_folder), language_model(OWN_CODE[1]))
+        changes: dict[str, str], trained_folder: Path, tmp_path: Path) -> None:
+    candidate = as_trained(read_checkpoint(trained_folder), language_model(changes))
     folder = written(candidate, tmp_path / "out")
     rows = random_rows(candidate.tokenizer.vocab_size, Random(4))
     limits = length_limits(candidate.model, padded(rows))
@@ -332,6 +333,11 @@ def test_decoder_only_translation_model_is_a_causal_language_model(
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     assert tokenizer("the red dog")["input_ids"] == [
         *candidate.tokenizer.encode(["the red dog"])[0], EOS, BOS]
+    # of the longest source and target, or as many as there are learned positions
+    longest = 2 * (candidate.max_source_length + 1)
+    limit = json.loads((folder / "generation_config.json").read_text())["max_length"]
+    assert limit == (40 if "embedding.max_length" in changes else longest) <= longest
+    assert tokenizer.model_max_length == limit
     card = (folder / "README.md").read_text()
     assert "AutoModelForCausalLM" in card and "without the source" in card
 
