@@ -40,7 +40,7 @@ from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
 from scalesearch.training.hardware import TrainingFailedError, check_memory
 from scalesearch.training.recipe import RESUME_FREE_KEYS, Recipe, fill_defaults
-from scalesearch.training.result import Result
+from scalesearch.training.result import RESULT_FILE, Result
 from scalesearch.training.updates.averaging import read_weights
 
 STATE_FORMAT_VERSION = 8
@@ -241,18 +241,20 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     check_artifact(folder)
     needed = (*DESCRIPTION_FILES, WEIGHTS_FILE) if load_weights else DESCRIPTION_FILES
     missing = [name for name in needed if not (folder / name).is_file()]
-    if missing in ([], [WEIGHTS_FILE]) and not (folder / ARTIFACT_FILE).is_file() and (
-            _has_runtime_files(folder)):
+    has_runtime_files = any((folder / name).is_file() for name in EXPORTED_FILES)
+    has_artifact_file = (folder / ARTIFACT_FILE).is_file()
+    if missing in ([], [WEIGHTS_FILE]) and has_runtime_files and not has_artifact_file:
         raise UserError(f"{folder}: {ARTIFACT_FILE} of this exported model is missing. Export the "
                         "model again", code="no-checkpoint")
-    if missing or (load_weights and is_runtime_artifact(folder)):
+    # The weights in a folder for transformers have other names.
+    if missing or (load_weights and has_runtime_files and has_artifact_file):
         if not folder.is_dir():
             reason = "the folder does not exist"
         elif (folder / "study.json").is_file():
             trials = sorted((folder / "trials").glob(f"*/{WEIGHTS_FILE}"))
             example = f", such as {trials[0].parent}" if trials else ""
             reason = f"this is a study. Name one of its trials{example}"
-        elif (folder / ARTIFACT_FILE).is_file():
+        elif has_artifact_file:
             reason = ("this is an exported model (artifact). Name the training run that it was "
                       "made from")
         else:
@@ -274,12 +276,11 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
 
 
 def is_runtime_artifact(folder: Path) -> bool:
-    """Whether ``folder`` holds an exported model of another runtime, not a copy of a training."""
-    return (folder / ARTIFACT_FILE).is_file() and _has_runtime_files(folder)
+    """Whether ``folder`` holds an exported model of a runtime.
 
-
-def _has_runtime_files(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in EXPORTED_FILES)
+    The format ``torch`` is a copy of the training folder, which has a result.
+    """
+    return (folder / ARTIFACT_FILE).is_file() and not (folder / RESULT_FILE).is_file()
 
 
 def check_artifact(folder: Path) -> None:

@@ -5,7 +5,9 @@ import pickle
 
 import pytest
 
+from scalesearch.cli.study.run import proposed_format
 from scalesearch.data import DataSpec, load_corpus
+from scalesearch.export.base import check_exportable, get_format
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, FILE_FORMATS, METRICS, TASKS
 from scalesearch.training import Recipe, train
 from scalesearch.training.scoring.speed import measure_speed
@@ -32,6 +34,12 @@ def test_task_declares_its_metrics(task, tmp_path) -> None:
     if task.score:
         # early stopping maximizes it
         assert measures[task.main_metric].direction == "max"
+
+
+@TASK
+def test_study_proposes_an_export_format_that_holds_the_models(task) -> None:
+    format = get_format(proposed_format(task.name))
+    check_exportable(format, model_for(task).block, format.quantizations[0])
 
 
 @TASK

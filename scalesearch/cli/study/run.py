@@ -153,7 +153,6 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         write_table,
     )
     from scalesearch.studies.results.results import load_results
-    from scalesearch.tasks import TASKS
 
     results = load_results(folder)
     files = write_outputs(results)
@@ -181,7 +180,12 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         if len(results.view.completed):
             name = shlex.quote(str(folder))
             print_text(f"Next: scalesearch study report {name} (HTML page)", console)
-            is_generator = TASKS[results.study.meta.task].model_types != ("encoder-only",)
-            export_format = "onnx" if is_generator else "torch"
-            print_text(f"      scalesearch export {name} --to {export_format} (best model)",
-                       console)
+            print_text(f"      scalesearch export {name} --to "
+                       f"{proposed_format(results.study.meta.task)} (best model)", console)
+
+
+def proposed_format(task: str) -> str:
+    """Return an export format that holds the models of a task."""
+    from scalesearch.tasks import TASKS
+
+    return "torch" if TASKS[task].model_types == ("encoder-only",) else "onnx"
