@@ -333,7 +333,7 @@ def test_decoder_only_translation_model_is_a_causal_language_model(
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     assert tokenizer("the red dog")["input_ids"] == [
         *candidate.tokenizer.encode(["the red dog"])[0], EOS, BOS]
-    # of the longest source and target, or as many as there are learned positions
+    # the longest source and target, or the number of learned positions
     longest = 2 * (candidate.max_source_length + 1)
     limit = json.loads((folder / "generation_config.json").read_text())["max_length"]
     assert limit == (40 if "embedding.max_length" in changes else longest) <= longest
