@@ -157,8 +157,8 @@ class Trials:
     @property
     def loss_name(self) -> str:
         """Name of the validation loss by which trials are compared."""
-        return next((validation_loss_name(trial.config)
-                     for trial in self.candidates() if trial.config), "validation_loss")
+        return next((validation_loss_name(trial.config) for trial in self if trial.config),
+                    "validation_loss")
 
     def describe_pause(self, trial: Trial, costs: Mapping[str, str]) -> str:
         """Describe the rung at which ``trial`` is paused, and its rank there.

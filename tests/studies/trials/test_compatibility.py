@@ -12,6 +12,7 @@ from scalesearch.studies.trials.compatibility import training_differences
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import TeacherMeta
 from scalesearch.studies.trials.trial import Origin, State
+from scalesearch.terminal import format_count
 from tests.studies.quick_studies import study_command
 
 STUDY = """\
@@ -67,7 +68,8 @@ def test_changed_search_is_refused_and_warm_start_suggested(call, change, what):
     output = call("s.yaml", "--trials", "3", *sets, "--set", "warm_start=old", "--out", "new")
     old, new = (StudyDir(Path(folder)).load() for folder in ("old", "new"))
     imported = new.trials.with_origin(Origin.IMPORTED)
-    assert f"Warm start: {len(imported)} finished candidates imported" in output and imported
+    found = format_count(len(imported), "finished candidate")
+    assert f"Warm start: {found} imported" in output and imported
     for trial in imported:
         record = old.record(old.trials[trial.source["trial"]])
         assert new.record(trial)["metrics"] == record["metrics"]
