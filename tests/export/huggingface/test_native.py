@@ -124,6 +124,14 @@ def written(candidate: Checkpoint, folder: Path, quantization: str = "none") -> 
     return folder
 
 
+def random_texts(candidate):
+    """Three texts of 14 random tokens, as a language model reads them."""
+    rng = Random(4)
+    vocab = candidate.tokenizer.vocab_size
+    return torch.tensor([[EOS, BOS, *(rng.randrange(4, vocab) for _ in range(14))]
+                         for _ in range(3)])
+
+
 def random_rows(vocab: int, rng: Random, batch: int = 12) -> list[list[int]]:
     return [[*(rng.randrange(4, vocab) for _ in range(rng.randint(1, 9))), EOS]
             for _ in range(batch)]
@@ -146,16 +154,13 @@ def test_language_model_is_loaded_by_its_class_with_equal_logits_and_tokens(
     assert not any(report.values()), report
     assert loaded.num_parameters() == sum(weight.numel()
                                           for weight in candidate.model.parameters())
-    rng = Random(4)
-    vocab = candidate.tokenizer.vocab_size
-    ids = torch.tensor([[EOS, BOS, *(rng.randrange(4, vocab) for _ in range(14))]
-                        for _ in range(3)])
+    ids = random_texts(candidate)
     with torch.no_grad():
         expected = candidate.model(ids[:, :1], ids[:, 1:])
         logits = loaded(ids).logits
     assert torch.allclose(logits[:, 1:], expected, atol=1e-4)
     assert expected.std() > 0.3  # other weights would give other logits
-    rows = random_rows(vocab, rng)
+    rows = random_rows(candidate.tokenizer.vocab_size, Random(5))
     limits = length_limits(candidate.model, padded(rows))
     decoder = HuggingFaceFormat().open_decoder(folder, 1)
     assert isinstance(decoder, NativeDecoder)
@@ -282,10 +287,7 @@ def test_other_language_models_are_causal_language_models_with_own_code(
     assert not model.config.is_encoder_decoder
     for name in ("config.json", "README.md"):
         assert "Seq2Seq" not in (folder / name).read_text()
-    rng = Random(4)
-    vocab = candidate.tokenizer.vocab_size
-    ids = torch.tensor([[EOS, BOS, *(rng.randrange(4, vocab) for _ in range(14))]
-                        for _ in range(3)])
+    ids = random_texts(candidate)
     with torch.no_grad():
         expected = candidate.model(ids[:, :1], ids[:, 1:])
         output = model(ids, labels=ids)
@@ -294,7 +296,7 @@ def test_other_language_models_are_causal_language_models_with_own_code(
         assert torch.allclose(model(ids, logits_to_keep=2).logits, expected[:, -2:], atol=1e-4)
     assert torch.allclose(output.loss, torch.nn.functional.cross_entropy(
         output.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
-    rows = random_rows(vocab, rng)
+    rows = random_rows(candidate.tokenizer.vocab_size, Random(5))
     limits = length_limits(candidate.model, padded(rows))
     decoder = HuggingFaceFormat().open_decoder(folder, 1)
     assert decoder.greedy(rows, limits.tolist()) == greedy_search(
