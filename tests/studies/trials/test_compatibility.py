@@ -68,8 +68,8 @@ def test_changed_search_is_refused_and_warm_start_suggested(call, change, what):
     output = call("s.yaml", "--trials", "3", *sets, "--set", "warm_start=old", "--out", "new")
     old, new = (StudyDir(Path(folder)).load() for folder in ("old", "new"))
     imported = new.trials.with_origin(Origin.IMPORTED)
-    found = format_count(len(imported), "finished candidate")
-    assert f"Warm start: {found} imported" in output and imported
+    candidates = format_count(len(imported), "finished candidate")
+    assert f"Warm start: {candidates} imported" in output and imported
     for trial in imported:
         record = old.record(old.trials[trial.source["trial"]])
         assert new.record(trial)["metrics"] == record["metrics"]
