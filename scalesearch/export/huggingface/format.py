@@ -310,8 +310,8 @@ def model_config(trained: Checkpoint, dtype: str) -> dict[str, Any]:
         "is_encoder_decoder": not is_causal,
         "dtype": dtype,
     }
-    if is_causal:
-        return config
+    if is_causal:  # transformers limits outputs without a given length by this key
+        return {**config, "max_position_embeddings": longest_input(trained)}
     decoding = resolve_decoding(recipe, trained.max_length_a)
     return {**config, "max_length_a": decoding.max_length_a, "max_length_b": decoding.max_length_b}
 
