@@ -14,7 +14,7 @@ from scalesearch.data.spec import SPLIT_NAMES, DataSpec
 from scalesearch.data.split import RaggedArray, Split
 from scalesearch.data.tokenizer import Tokenizer
 from scalesearch.errors import UserError
-from scalesearch.tasks import Texts
+from scalesearch.tasks import TASKS, Texts
 from scalesearch.tasks.edits import lowercase_edits
 from scalesearch.terminal import format_count
 
@@ -241,7 +241,7 @@ def describe_counts(spec: DataSpec, counts: SplitCounts) -> Iterator[str]:
         if train.get(key):
             yield f"train: {train[key]:,} of {train['read']:,} pairs left out: {reason}"
     overlap = counts["overlap"]
-    target = {"translation": "translation", "classification": "class"}.get(spec.task, "target")
+    target = TASKS[spec.task].target_noun
     for split in _HELD_OUT_SPLITS:
         held_out = counts[split]
         if held_out["cut"]:

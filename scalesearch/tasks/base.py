@@ -84,6 +84,7 @@ class Task:
         score_correct: maps the number of correct labels, and of labels, to metrics; None if the
             task has neither masked tokens nor classes.
         model_types: the model types that can do the task.
+        target_noun: name of the target of a pair.
         check_options: raises UserError if a metric that the spec enables cannot be computed here.
         check_texts: returns notes about how texts are scored; raises UserError if they cannot be.
     """
@@ -97,9 +98,15 @@ class Task:
     score_loss: Callable[[float, int, Texts, MetricOptions], dict[str, Any]] | None = None
     score_correct: Callable[[int, int], dict[str, Any]] | None = None
     model_types: tuple[str, ...] = ("encoder-decoder", "decoder-only")
+    target_noun: str = "target"
     check_options: Callable[[MetricOptions], None] = field(default=lambda options: None)
     check_texts: Callable[[Texts, MetricOptions], Iterable[str]] = field(
         default=lambda texts, options: ())
+
+    @property
+    def label_noun(self) -> str:
+        """Name of one label of the loss."""
+        return {"labels": "label", "text": "token"}.get(self.file_format, "target token")
 
     @property
     def masks_tokens(self) -> bool:

@@ -13,4 +13,4 @@ def accuracy(correct: int, texts: int) -> dict[str, Any]:
 
 
 TASK = Task("classification", "labels", {"accuracy": Metric("max", 100.0, "Accuracy (%)")},
-            score_correct=accuracy, model_types=("encoder-only",))
+            score_correct=accuracy, model_types=("encoder-only",), target_noun="class")

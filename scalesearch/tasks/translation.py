@@ -275,4 +275,4 @@ def _check_texts(texts: Texts, options: MetricOptions) -> Iterator[str]:
 
 
 TASK = Task("translation", "pairs", METRICS, ("tokenized", "tokenize", "comet"), OPTIONAL_METRICS,
-            _score, check_options=_check, check_texts=_check_texts)
+            _score, target_noun="translation", check_options=_check, check_texts=_check_texts)

@@ -90,8 +90,7 @@ def protocol_lines(result: Result) -> list[str]:
     lines = [" · ".join([*decoding, f"weights: {metrics['weights']}", *signatures])]
     lines += [f"{key}: {metrics[f'{key}_protocol']}"
               for key in ("latency", "memory") if key in metrics]
-    file_format = TASKS[metrics["task"]].file_format if "task" in metrics else "pairs"
-    noun = {"labels": "label", "text": "token"}.get(file_format, "target token")
+    noun = TASKS[metrics.get("task", "translation")].label_noun
     lines.append(f"{result.n_params:,} params · {format_count(result.steps, 'update')}, "
                  f"{format_count(result.tokens, noun)} in "
                  f"{format_duration(result.cpu_seconds)} CPU "
