@@ -166,6 +166,8 @@ class Model(Displayable):
                   length_penalty: float | None = None) -> list[str]:
         """Translate lines; the translation of an empty line is empty.
 
+        The translation of a classifier is the most probable class.
+
         Args:
             beam, length_penalty: options of beam search; by default those of the recipe.
 

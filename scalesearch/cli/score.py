@@ -46,9 +46,9 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
     the data, or fits the language or script of the references. If there are several models,
     the difference of each to the first is printed with its 95 % interval and p-value, by paired
     bootstrap (Koehn 2004). Tokenized BLEU is added if the data of the models are tokenized. A note
-    reports translations that are too short. Summaries and corrections are scored by the metrics of
-    their task, without intervals. Language models are scored on a --text, with the windows of
-    their data. Classifiers and masked language models are scored only when they are trained.
+    reports translations that are too short. Summaries, corrections and classes are scored by the
+    metrics of their task, without intervals. Language models are scored on a --text, with the
+    windows of their data. Masked language models are scored only when they are trained.
 
     \b
     Example: scalesearch score runs/a runs/b --source test.en --target test.de
@@ -97,14 +97,14 @@ def command(models: tuple[str, ...], text: Path | None, source: Path | None,
                     "sentences": n_lines,
                     "lowercase": first.checkpoint.is_lowercase, "notes": notes,
                     "models": [{"model": translator.folder,
-                                "decoding": translator.decoding.description,
+                                "decoding": translator.description,
                                 "compute_type": translator.compute_type or None, **numbers,
                                 **model_scores}
                                for translator, numbers, model_scores
                                in zip(translators, line_numbers, scores)]})
         return
     names = distinct_names(models)  # of the rows; the legend has the whole paths
-    descriptions = [", ".join(filter(None, (translator.decoding.description,
+    descriptions = [", ".join(filter(None, (translator.description,
                                             translator.compute_type)))
                     for translator in translators]
     legend = [f"{name}: {translator.folder} ({description})"

@@ -52,7 +52,8 @@ def command(models: tuple[str, ...], input_file: Path | None, input_format: str 
     """Translate each line of standard input with the model in the folder MODEL.
 
     The model is trained or exported. Output lines are in the order of the input lines; the
-    translation of a blank line is empty. Lines from a pipe or a terminal are translated as they
+    translation of a blank line is empty. The translation of a classifier is the most probable
+    class, and its score the log-probability. Lines from a pipe or a terminal are translated as they
     arrive. With --json, each line is an object with source,
     translation and score, and with nbest if --nbest is above 1. Several trained models form an
     ensemble: they must share a vocabulary, and their probabilities are averaged. Trained models
@@ -143,7 +144,7 @@ def translate_with_progress(translator: Translator, lines: Iterable[str | None],
     columns = TextColumn("{task.description}",
                          markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("lines")
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as progress:
-        task = progress.add_task(f"{translator.folder}: {translator.decoding.description}",
+        task = progress.add_task(f"{translator.folder}: {translator.description}",
                                  total=total)
         for chunk in translator.translate_chunks(lines):
             yield from chunk

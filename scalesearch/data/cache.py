@@ -23,7 +23,7 @@ from scalesearch.tasks.edits import edits_from_json, edits_to_json
 
 # Increase it if the content or the meaning of the files changes. Folders of another version are
 # not read.
-CACHE_FORMAT_VERSION = 4
+CACHE_FORMAT_VERSION = 5
 _METADATA_FILE = "corpus.json"
 _TOKENIZER_FILE = "tokenizer.model"
 _SIDES = ("source", "target")

@@ -57,7 +57,7 @@ class Corpus:
         tokenizer: that of both languages, or with one for each.
         train, validation, test: the splits.
         counts: per split the pairs read, left out (train), truncated (validation, test) and kept;
-            and the overlap of the splits.
+            the overlap of the splits; and the number of each class.
         notes: the counts in words, and whether a damaged cache was repaired.
         folder: cache folder.
     """
@@ -92,7 +92,7 @@ class Corpus:
     @property
     def n_classes(self) -> int | None:
         """Number of classes, in alphabetical order from 1; None if targets are texts."""
-        return self.counts["classes"]["count"] if self.train.has_classes else None
+        return len(self.counts["classes"]) if self.train.has_classes else None
 
     @property
     def facts(self) -> CorpusFacts:

@@ -57,7 +57,7 @@ def prepare_corpus(spec: DataSpec, text: dict[str, ParallelText]) -> PreparedCor
     encode = _encode_text if spec.file_format == "text" else _encode
     if spec.file_format == "labels":
         classes = sorted(set(text["train"].target))
-        counts["classes"] = {"count": len(classes)}
+        counts["classes"] = {name: number for number, name in enumerate(classes, 1)}
         encode = partial(_encode, classes=classes)
     splits = {split: encode(spec, split, text[split], tokenizer, counts) for split in SPLIT_NAMES}
     counts["overlap"] = _count_overlap(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from scalesearch.data import load_corpus
 from scalesearch.data.prepare import lowercase_pairs
 from scalesearch.data.sources import ParallelText, read_pairs
 from scalesearch.errors import UserError
+from scalesearch.nn.ensemble import Ensemble
 from scalesearch.nn.shortlist import Shortlist
 from scalesearch.tasks import TASKS, Texts
 from scalesearch.training import Recipe
@@ -27,18 +29,22 @@ from scalesearch.training.scoring.evaluate import (
     DecodingOptions,
     TranslatedLine,
     check_beam,
+    classify,
     resolve_decoding,
     translate,
     translate_lines,
 )
 from scalesearch.training.scoring.texts import check_language_model
 
+CLASSIFICATION = "classification"
 MAX_LINES_PER_CHUNK = 1000  # lines sorted by length together; the first output waits for them
 MAX_CHARACTERS_PER_CHUNK = 1 << 20  # limits the memory of tokenization; a longer line is one chunk
 
 
 class Translator:
     """Translates lines with a trained model, an artifact, or an ensemble.
+
+    The translation of a classifier is the most probable class.
 
     Attributes:
         decoding: search options; options that are not set come from the recipe of the model.
@@ -75,8 +81,10 @@ class Translator:
             self.checkpoint.model.to(hardware.device).set_attention(hardware.attention_kernel)
             self._decode = lambda split, search: translate(
                 self.checkpoint.model, split, self.checkpoint.tokenizer, hardware, search)
+            if self.checkpoint.task == CLASSIFICATION:
+                self._decode = self._classifier(hardware)
         self.task = TASKS[self.checkpoint.task]
-        if self.task.score is None:
+        if self.task.score is None and self.task.name != CLASSIFICATION:
             raise UserError(f"{self.folder}: trained for the task {self.task.name}, which does not "
                             "map a line to a line", code="other-task", help=(
                 "`generate` continues a text with this model, and `score --text` (in Python "
@@ -99,11 +107,34 @@ class Translator:
                                          corpus.tokenizer.vocab_size, shortlist, shortlist)
             self.decoding = replace(self.decoding, shortlist=table)
 
+    @property
+    def description(self) -> str:
+        """How translations are chosen."""
+        is_classifier = self.task.name == CLASSIFICATION
+        return "most probable class" if is_classifier else self.decoding.description
+
     def resolve_decoding(self, **options: Any) -> DecodingOptions:
         """Complete search options; see :func:`.evaluate.resolve_decoding`."""
         decoding = resolve_decoding(self.checkpoint.recipe, self.checkpoint.max_length_a, **options)
         check_beam(decoding.beam, self.checkpoint.tokenizer.target.vocab_size)
         return decoding
+
+    def _classifier(self, hardware: Hardware) -> DecodeFunction:
+        """Return a function that gives the most probable classes of sources.
+
+        Raises:
+            UserError: the names of the classes are not in the folder, or models form an ensemble.
+        """
+        trained = self.checkpoint
+        if isinstance(trained.model, Ensemble):
+            raise UserError(f"{self.folder}: classifiers do not form an ensemble",
+                            help="name one model", code="models-incompatible")
+        if len(trained.classes) != trained.architecture.config["classes"]:
+            raise UserError(f"{self.folder}: an earlier version trained this classifier, and did "
+                            "not save the names of its classes. Train it again",
+                            code="no-checkpoint")
+        return lambda split, search: classify(trained.model, split, trained.classes, hardware,
+                                              search.n_best)
 
     def best_translations(self, lines: Iterable[str]) -> list[str]:
         """Return the best translation of each line."""
@@ -152,8 +183,12 @@ def score_translations(translators: Sequence[Translator], translations: Sequence
         tokenizer, _ = choose_tokenizer(texts, spec)
         return compare_systems(translations, texts.references, n_resamples, spec.tokenized,
                                tokenizer)
-    assert task.score is not None
-    metrics = [task.score(lines, texts, spec) for lines in translations]
+    if task.score is not None:
+        metrics = [task.score(lines, texts, spec) for lines in translations]
+    else:
+        assert task.score_correct is not None, "a translator does one of the two"
+        metrics = [task.score_correct(sum(map(eq, lines, texts.target)), len(lines))
+                   for lines in translations]
     signature = next(text for key, text in metrics[0].items() if key.endswith("_signature"))
     return [{name: {"score": values[name], "signature": signature} for name in task.metrics}
             for values in metrics]

@@ -200,6 +200,7 @@ class Checkpoint:
         spec: the data that it was trained on.
         folder: the folder that it was read from.
         max_length_a: factor of the length limit, learned from the training text.
+        classes: names of the classes of a classifier, in the order of its logits.
     """
 
     model: Any
@@ -209,6 +210,7 @@ class Checkpoint:
     recipe: Recipe
     folder: Path | None = None
     max_length_a: float = LENGTH_FACTOR
+    classes: Sequence[str] = ()
 
     @property
     def is_lowercase(self) -> bool:
@@ -272,7 +274,8 @@ def read_checkpoint(directory: Path | str, load_weights: bool = True) -> Checkpo
     else:
         model = build_model(architecture.block, vocab=tokenizer.vocab_size, device="meta")
     return Checkpoint(model.eval(), tokenizer, architecture, spec, recipe, folder,
-                      data.get("max_length_a", LENGTH_FACTOR))
+                      data.get("max_length_a", LENGTH_FACTOR),
+                      list(data.get("counts", {}).get("classes", {})))
 
 
 def is_runtime_artifact(folder: Path) -> bool:
@@ -332,6 +335,7 @@ def read_ensemble(folders: Sequence[Path | str]) -> Checkpoint:
 class _DataFile(TypedDict):
     spec: dict[str, Any]
     max_length_a: NotRequired[float]  # missing in runs of earlier versions
+    counts: NotRequired[dict[str, dict[str, Any]]]
 
 
 class _ArtifactFile(TypedDict):

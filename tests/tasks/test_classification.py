@@ -1,21 +1,35 @@
 """Classes of texts: batches, loss and accuracy compared with PyTorch, costs, and refusals."""
 
 import json
+import shutil
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from torch.nn.functional import cross_entropy
 
 from scalesearch import load
 from scalesearch.analysis.run import take_sentences
+from scalesearch.cli.translate import command
 from scalesearch.cost import evaluate_cost, find_protocol
-from scalesearch.data import BOS, PAD, DataSpec, eval_batches, load_corpus, make_batch, retokenize
+from scalesearch.data import (
+    BOS,
+    PAD,
+    Corpus,
+    DataSpec,
+    eval_batches,
+    load_corpus,
+    make_batch,
+    retokenize,
+)
 from scalesearch.data.batching import Buckets, training_batches
 from scalesearch.data.prepare import describe_counts
 from scalesearch.export.base import check_exportable, get_format
+from scalesearch.export.translator import Translator
 from scalesearch.nn import build_model
 from scalesearch.nn.causality import check_causality
 from scalesearch.spaces import UnbuildableError
@@ -94,17 +108,49 @@ def test_overlap_of_splits_is_that_of_classes(tmp_path) -> None:
         "warning: 2 of 9 validation sources are also in the training text, 1 with the same class"]
 
 
-def test_error_for_a_classifier_names_what_works(tmp_path) -> None:
-    corpus = corpus_of(TASK, tmp_path)
-    train(model_for(TASK), corpus, Recipe(steps=1, threads=1, device="cpu"), tmp_path / "run")
-    model = load(tmp_path / "run")
-    for call in (lambda: model.translate("one"), lambda: model.score(["one"], ["dog"])):
-        with refuses("other-task", "result.json", "module()"):
-            call()
-    assert "accuracy" in json.loads((tmp_path / "run/result.json").read_text())["metrics"]
-    batch = make_batch(corpus.validation, np.arange(3))
-    logits = model.module()(torch.from_numpy(batch.source), torch.from_numpy(batch.target_in))
-    assert logits.shape == (3, 1, 4)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Corpus, Path]:
+    """A corpus, and the folder of a classifier that was trained on it."""
+    folder = tmp_path_factory.mktemp("classifier")
+    corpus = corpus_of(TASK, folder)
+    recipe = Recipe(steps=20, max_tokens=512, lr=1e-2, threads=1, device="cpu", precision="fp32",
+                    score_splits="both")
+    train(model_for(TASK), corpus, recipe, folder / "run")
+    return corpus, folder / "run"
+
+
+def test_a_trained_classifier_names_classes(trained) -> None:
+    corpus, folder = trained
+    model = load(folder)
+    texts = corpus.test.source_text
+    split = take_sentences(corpus.test, len(texts))
+    module = model.module()
+    with torch.no_grad():
+        logits = torch.cat([module(torch.from_numpy(batch.source),
+                                   torch.from_numpy(batch.target_in))[:, 0]
+                            for batch in (make_batch(split, np.array([i]))
+                                          for i in range(len(texts)))])
+    classes = sorted(set(corpus.train.target_text))
+    assert model.translate([*texts, ""]) == [classes[i] for i in logits.argmax(-1)] + [""]
+    score = model.score(texts, corpus.test.target_text)["accuracy"]
+    assert score["score"] == model.metrics["test"]["accuracy"]
+    lines = CliRunner().invoke(command, [str(folder), "--json", "--nbest", "4"], input=texts[0])
+    ranked = json.loads(lines.stdout)["nbest"]
+    expected = logits[0].log_softmax(-1).sort(descending=True)
+    assert [line["translation"] for line in ranked] == [classes[i] for i in expected.indices]
+    assert [line["score"] for line in ranked] == pytest.approx(expected.values.tolist(), abs=1e-5)
+
+
+def test_classifiers_that_cannot_name_classes_are_refused(trained, tmp_path) -> None:
+    _, folder = trained
+    with refuses("models-incompatible", "ensemble"):
+        Translator([str(folder), str(folder)])
+    old = shutil.copytree(folder, tmp_path / "old")
+    data = json.loads((old / "data.json").read_text())
+    data["counts"]["classes"] = {"count": 4}  # of earlier versions
+    (old / "data.json").write_text(json.dumps(data))
+    with refuses("no-checkpoint", "names of its classes"):
+        load(old).translate("one")
 
 
 def test_classes_are_computed_once_per_text() -> None:

@@ -310,6 +310,29 @@ def translate(model: Seq2SeqModel, split: Split, tokenizer: Tokenizer, hardware:
     return retry_with_smaller_batches(run, max(1, max_tokens))
 
 
+def classify(model: Seq2SeqModel, split: Split, classes: Sequence[str], hardware: Hardware,
+             n_best: int) -> list[Translations]:
+    """Return the most probable classes of each source, with their log-probabilities."""
+    def run(max_tokens: int) -> list[Translations]:
+        batches = eval_batches(split.with_classes(), max_tokens)
+        rows = []
+        for batch in batches:
+            source, target = map(hardware.to_device, (batch.source, batch.target_in))
+            with hardware.autocast():
+                logits = model(source, target)[:, 0]
+            scores, indices = logits.float().log_softmax(-1).topk(min(n_best, len(classes)))
+            if scores.isnan().any():
+                raise TrainingFailedError("a text has no class with a finite score: the model has "
+                                          "diverged")
+            rows.append([[Translation(classes[index], score) for index, score in zip(*row)]
+                         for row in zip(indices.tolist(), scores.tolist())])
+        return restore_order(batches.indices_by_batch, rows)
+
+    model.eval()
+    with torch.inference_mode():
+        return retry_with_smaller_batches(run, LOSS_BATCH_TOKENS)
+
+
 def decode_rows(tokenizer: Tokenizer,
                 rows: Sequence[Sequence[tuple[list[int], float | None, bool]]]
                 ) -> list[Translations]:
