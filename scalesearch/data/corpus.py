@@ -94,6 +94,27 @@ class Corpus:
         """Number of classes, in alphabetical order from 1; None if targets are texts."""
         return len(self.counts["classes"]) if self.train.has_classes else None
 
+    def check_classes(self, n_classes: object) -> None:
+        """Check that the ``classes`` of an architecture or a space are those of the text.
+
+        Raises:
+            UserError: they are not. The message names the first classes of the text.
+        """
+        if n_classes == self.n_classes:
+            return
+        names = list(self.counts.get("classes", ()))
+        found = f": {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}"
+        advice = f"set classes: {self.n_classes} in the architecture"
+        if self.n_classes is None:
+            found = ""
+            advice = ("only the task classification has classes; remove `classes` from the "
+                      "architecture")
+        elif self.n_classes == 1:
+            advice = "add training texts of another class"
+        raise UserError(f"classes: the architecture has {n_classes or 'none'}, and the data have "
+                        f"{self.n_classes or 'none'}{found}", help=advice, key="classes",
+                        code="class-mismatch")
+
     @property
     def facts(self) -> CorpusFacts:
         """Facts for records."""

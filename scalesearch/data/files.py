@@ -212,14 +212,17 @@ def read_column(lines: Iterable[Line], file_format: str, column: str, name: str)
                 continue
             if has_header:
                 raise UserError(f"{name}:{number}: the header has no column {column}",
+                                help=f"rename one of its columns ({', '.join(cells)}) to {column}",
                                 code="bad-row")
         if index >= len(cells):
             raise UserError(f"{name}:{number}: expected at least {index + 1} columns, separated by "
                             f"tabs, found {len(cells)}", code="bad-row")
         if len(cells) != n_columns:
+            advice = ("Remove tabs within sentences" if len(cells) > n_columns else
+                      "Add the missing columns, or remove the line")
             raise UserError(f"{name}:{number}: expected {format_count(n_columns, 'column')}, "
                             f"separated by tabs, as in line {first_line:,}, found {len(cells)}. "
-                            "Remove tabs within sentences", code="bad-row")
+                            f"{advice}", code="bad-row")
         yield cells[index]
 
 

@@ -152,8 +152,10 @@ def _encode_classes(split: str, labels: list[str], classes: Sequence[str]) -> Ra
     """
     numbers = {label: number for number, label in enumerate(classes, 1)}
     if unknown := sorted(set(labels) - numbers.keys()):
+        more = ", …" if len(classes) > 8 else ""
         raise UserError(f"data: {split}: no training text has the class {unknown[0]!r}; the "
-                        f"training text has {format_count(len(classes), 'class')}",
+                        f"training text has {format_count(len(classes), 'class')}: "
+                        f"{', '.join(map(repr, classes[:8]))}{more}",
                         key=f"data.{split}", code="unknown-class")
     return RaggedArray.from_lists([[numbers[label]] for label in labels])
 

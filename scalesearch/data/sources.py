@@ -189,7 +189,7 @@ def read_pairs(files: tuple[Path, ...], split: str, edits: bool) -> ParallelText
         sides = [select_column(read_lines(file), file, "target") for file in files[1:]]
         for file, side in zip(files[1:], sides):
             if len(side) != len(source):
-                raise UserError(f"data: {split}: line i of one side translates line i of the "
+                raise UserError(f"data: {split}: line i of one side belongs to line i of the "
                                 f"other, but {files[0]} has {format_count(len(source), 'line')} "
                                 f"and {file} has {len(side):,}", key=f"data.{split}",
                                 code="unequal-lines")

@@ -170,13 +170,7 @@ def _check_compatible(architecture: ModelSpec, corpus: Corpus, recipe: Recipe,
                         "and the data have one vocabulary for both sides",
                         help=f"set target_vocab: {target_vocab} in the data", key="target_vocab",
                         code="vocab-mismatch")
-    n_classes = architecture.config.get("classes")
-    if n_classes != corpus.n_classes:
-        advice = (f"set classes: {corpus.n_classes} in" if corpus.n_classes is not None else
-                  "only the task classification has classes; remove `classes` from")
-        raise UserError(f"classes: the architecture has {n_classes or 'none'}, and the data have "
-                        f"{corpus.n_classes or 'none'}", help=f"{advice} the architecture",
-                        key="classes", code="class-mismatch")
+    corpus.check_classes(architecture.config.get("classes"))
     for key, size, entries in (("vocab", vocab, tokenizer.vocab_size),
                                ("target_vocab", target_vocab, tokenizer.target.vocab_size)):
         if size not in (None, entries):

@@ -206,6 +206,15 @@ def test_rows_without_the_columns_are_refused(name: str, lines: list[str], line:
         select_column(lines, Path(name), "target")
 
 
+@pytest.mark.parametrize(("lines", "advice"), [
+    (["text\tlabel", "one\teins"], "(text, label) to source"),
+    (["one\teins", "two"], "Add the missing columns"),
+    (["one\teins", "t\two\tzwei"], "Remove tabs")])
+def test_errors_of_tables_contain_the_fix(lines: list[str], advice: str) -> None:
+    with refuses("bad-row", advice):
+        select_column(lines, Path("a.tsv"), "source")
+
+
 def test_tables_have_hashes_of_their_own(write: Write) -> None:
     hashes = {hash_content(write(name, ["a\tb"])) for name in ("a.txt", "a.tsv", "a.tsv.gz")}
     assert len(hashes) == 2

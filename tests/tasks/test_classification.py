@@ -34,6 +34,8 @@ from scalesearch.nn import build_model
 from scalesearch.nn.causality import check_causality
 from scalesearch.spaces import UnbuildableError
 from scalesearch.spaces.assembly.architecture import assemble
+from scalesearch.studies.config.reader import read_study
+from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.tasks import TASKS
 from scalesearch.training import Recipe, train
 from scalesearch.training.display import protocol_lines
@@ -196,6 +198,34 @@ def test_a_table_has_texts_and_classes(tmp_path) -> None:
         (tmp_path / f"{name}.tsv").write_text("source\ttarget\n" + "\n".join(rows) + "\n")
     spec = {"task": TASK.name, "vocab": 20, "train": "train.tsv", "validation": "validation.tsv"}
     assert load_corpus(DataSpec.from_mapping(spec), tmp_path / "cache", tmp_path).n_classes == 2
-    with refuses("unknown-class", "'c'", key="data.test"):
+    with refuses("unknown-class", "'c'", "'a', 'b'", key="data.test"):
         load_corpus(DataSpec.from_mapping({**spec, "test": "test.tsv"}), tmp_path / "cache",
                     tmp_path)
+
+
+STUDY = """\
+space: {{ model: encoder-only, {classes}, width: 8,
+          encoder: {{ depth: 1, heads: 2, ffn: {{ relu: {{ hidden: 8 | 16 }} }} }} }}
+data: {{ task: classification, vocab: 20, train: {train}, validation: b.tsv }}
+recipe: {{ steps: 1 }}
+objectives: {{ accuracy: max, params.total: min }}
+reference: {{ name: mine, set: {{ {mine}, encoder.ffn.relu.hidden: 8 }} }}
+"""
+
+
+@pytest.mark.parametrize(("change", "place", "parts"), [
+    ({"classes": "classes: 2"}, "s.yaml:1", ("'a', 'b', 'c'", "set classes: 3")),
+    ({"classes": "classes: 3 | 4"}, "s.yaml:1", ("4", "set classes: 3")),
+    ({"mine": "classes: 4"}, "mine", ("4", "set classes: 3")),
+    ({"train": "b.tsv"}, "mine", ("1: 'a'", "another class"))])
+def test_study_with_other_classes_is_refused_before_training(
+        tmp_path, monkeypatch, change, place, parts) -> None:
+    """PyTorch failed in the forecast if the text had more classes than the space."""
+    monkeypatch.chdir(tmp_path)
+    for name, classes in (("a", "abc"), ("b", "a")):
+        rows = [f"word {i}\t{classes[i % len(classes)]}" for i in range(40)]
+        (tmp_path / f"{name}.tsv").write_text("source\ttarget\n" + "\n".join(rows) + "\n")
+    keys = {"classes": "classes: 3", "train": "a.tsv", "mine": "classes: 3"} | change
+    Path("s.yaml").write_text(STUDY.format(**keys))
+    with refuses("class-mismatch", *parts, place=place):
+        dry_run(read_study(Path("s.yaml")))

@@ -150,6 +150,8 @@ def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corp
             raise ConfigError([replace(problem, code=error.code)]) from None
         notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
                                for note in corpora[size].notes)
+    loaded = Corpora(corpora)
+    _check_classes(spec, loaded.first)
     if None in corpora:
         vocab = corpora[None].tokenizer.vocab_size
         vocab_of_space = spec.space.protocol.get("vocab")
@@ -161,4 +163,29 @@ def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corp
                   f"({vocab_of_space:,})"] = None
     for note in notes:
         report(note)
-    return Corpora(corpora)
+    return loaded
+
+
+def _check_classes(spec: StudySpec, corpus: Corpus) -> None:
+    """Check that the space and the named architectures have the classes of the text.
+
+    Raises:
+        UserError: they do not.
+    """
+    for named in spec.named_architectures:
+        try:
+            corpus.check_classes(named.architecture.config.get("classes"))
+        except UserError as error:
+            raise UserError(f"{named.label}: {error.message}", help=error.help, key="reference",
+                            code=error.code) from None
+    if spec.architectures is not None:
+        return
+    nodes = spec.space.parameter_space.nodes_by_key.get("classes", [])
+    numbers = [number for node in nodes for number in node.domain.constants or (str(node.domain),)]
+    try:
+        for number in numbers or [None]:
+            corpus.check_classes(number)
+    except UserError as error:
+        reason = str(error).removeprefix("classes: ")
+        problem = spec.space.problem_of(UnbuildableError("classes", reason))
+        raise ConfigError([replace(problem, code=error.code)]) from None
