@@ -96,7 +96,7 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
             vocab_sizes = {}
             for model, folder in folders.items():
                 described, decoders[model] = open_artifact(folder, setup.threads)
-                latency.check_target_length(model, described.model, setup)
+                latency.check_decoding(model, described, setup)
                 vocab_sizes[model] = described.tokenizer.vocab_size
                 check_beam(setup.beam, described.tokenizer.target.vocab_size)
             with progress_bars() as update_bar:

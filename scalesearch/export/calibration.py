@@ -183,7 +183,8 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
                         f"{SAMPLES_PER_MEASUREMENT * count:,} random candidates are distinct, can "
                         "be built, meet the constraints of the space and are supported by "
                         f"{format.name}; {count} are required",
-                        help="measure fewer, or widen the space", code="too-few-candidates")
+                        help=f"{'measure fewer' if candidates else 'choose another format'}, or "
+                        "widen the space", code="too-few-candidates")
     names = list(candidates)
     logs = np.log1p(np.stack([candidate.features for candidate in candidates.values()]))
     scale = logs.std(0)

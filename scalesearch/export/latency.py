@@ -21,12 +21,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalesearch.blocks.core import EOS, FIRST_WORD
 from scalesearch.cost.latency_model import DecodingSetup
 from scalesearch.errors import UserError, option
 from scalesearch.export.base import ArtifactDecoder
+from scalesearch.tasks import TASKS
+
+if TYPE_CHECKING:
+    from scalesearch.training.checkpoint import Checkpoint
 
 WARM_UP_ROUNDS = 2  # rounds that are not recorded
 MAX_HALF_DIFFERENCE = 0.03  # allowed relative difference between two halves of the rounds
@@ -92,8 +96,17 @@ def random_sources(setup: DecodingSetup, vocab_size: int) -> list[list[int]]:
             for _ in range(setup.batch)]
 
 
-def check_target_length(name: str, model: Any, setup: DecodingSetup) -> None:
-    """Raise a UserError if ``model`` has too few learned positions for ``setup``."""
+def check_decoding(name: str, trained: Checkpoint, setup: DecodingSetup) -> None:
+    """Check that a model generates tokens, and has learned positions for those of ``setup``.
+
+    Raises:
+        UserError: it does not.
+    """
+    if TASKS[trained.task].model_types == ("encoder-only",):
+        raise UserError(f"{name}: trained for the task {trained.task}, but only models that "
+                        "generate text are measured", help="the objective `latency` of a study "
+                        "measures one pass over a text", code="other-task")
+    model = trained.model
     model.check_length(setup.source)
     max_length = model.max_target_length(setup.source)
     if max_length is not None and setup.target > max_length:

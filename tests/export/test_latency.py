@@ -37,9 +37,11 @@ from scalesearch.export.latency import (
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
 from scalesearch.library import find_file
 from scalesearch.spaces import read_space
+from scalesearch.tasks import TASKS
 from scalesearch.training import read_checkpoint, train
 from tests.errors import refuses
 from tests.export.models import VOCAB, architecture, sentences, untrained
+from tests.tasks.small import corpus_of, model_for
 from tests.training.conftest import recipe, tiny
 
 SETUP = DecodingSetup(source=6, target=4)
@@ -261,6 +263,16 @@ def test_more_tokens_than_positions_are_refused(corpus, tmp_path) -> None:
                  "--target", str(target)]
         with refuses(code, "64"):
             raise CliRunner().invoke(command, words).exception
+
+
+@pytest.mark.parametrize("task", ["classification", "masked-language-model"])
+def test_models_that_generate_no_text_are_refused(task: str, tmp_path) -> None:
+    """A search ran on a classifier, and its time was printed as that of 30 target tokens."""
+    train(model_for(TASKS[task]), corpus_of(TASKS[task], tmp_path), recipe(steps=1),
+          tmp_path / "model")
+    words = ["measure", str(tmp_path / "model"), "--to", "torch", "--rounds", "4"]
+    with refuses("other-task", task, "`latency`"):
+        raise CliRunner().invoke(command, words).exception
 
 
 @pytest.mark.slow  # a process that imports everything
