@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,16 @@ def test_dry_run_lists_replacements(folder, monkeypatch):
     plan = dry_run(read_study(folder.parent / "tiny.yaml"))
     assert len(plan.replacements.alternatives) == 11 and plan.planned_runs == 2
     assert not plan.replacements.unsupported
+
+
+def test_unmet_budget_is_reported_before_the_parent_is_trained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path)
+    spec = read_study(write_study(tmp_path), ["budget=params.total <= 1k and macs.total <= 1M"])
+    for call in (partial(dry_run, spec), partial(launch, spec, False, Console(file=io.StringIO()))):
+        with refuses("budget-unmet", "the smallest params.total is", key="budget"):
+            call()
+    assert not spec.out.exists()
 
 
 def test_replacements_without_export_are_left_out(folder, monkeypatch):

@@ -16,6 +16,7 @@ interruption, and are not repeated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -26,6 +27,7 @@ from rich.console import Console
 
 from scalesearch.compression.alternatives import (
     Alternative,
+    CostDeltas,
     Parent,
     cost_deltas,
     default_alternatives,
@@ -47,10 +49,11 @@ from scalesearch.compression.library import (
     layer_folder,
     write_combination,
 )
+from scalesearch.compression.solver import solve
 from scalesearch.cost import Protocol
 from scalesearch.data import default_cache
 from scalesearch.errors import UserError
-from scalesearch.feasible.limits import collect_limits
+from scalesearch.feasible.limits import collect_limits, upper_bounds
 from scalesearch.files import read_json, write_json
 from scalesearch.spaces import Constraint
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
@@ -101,7 +104,8 @@ class Replacements:
         """List the replacements of a study.
 
         Raises:
-            UserError: no block has one, or the export format does not support the parent.
+            UserError: no block has one, the export format does not support the parent, or no
+                combination meets an upper limit.
         """
         parent = Parent.from_architecture(spec.space.single_architecture("parent: it"))
         listed = list_alternatives(parent, spec.replacements or default_alternatives(parent))
@@ -112,6 +116,7 @@ class Replacements:
             raise UserError("replace: the export format supports none of the replacements: "
                             f"{next(iter(costs.unsupported.values()))}", key="replace",
                             code="bad-value")
+        check_limits(parent, costs, limits)
         return cls(parent, costs.names, limits, tuple(costs.deltas), costs.unsupported)
 
     def describe(self) -> list[str]:
@@ -122,6 +127,23 @@ class Replacements:
             lines.append(f"  left out, because the export format does not support them: "
                          f"{', '.join(alternative.name for alternative in self.unsupported)}")
         return lines
+
+
+def check_limits(parent: Parent, costs: CostDeltas, limits: Sequence[Constraint]) -> None:
+    """Check that the cheapest combination meets each upper limit on a cost that adds up.
+
+    Raises:
+        UserError: it does not. The message names the smallest cost.
+    """
+    bounds = upper_bounds(limits)
+    for index, name in enumerate(costs.names):
+        deltas = {alternative: [changes[index]] for alternative, changes in costs.deltas.items()}
+        front = solve(parent.sizes, list(deltas), dict.fromkeys(deltas, 0.0), deltas)
+        smallest = costs.parent[index] + float(front.costs.min())
+        if smallest > bounds.get(name, math.inf):
+            raise UserError(f"budget: no combination of replacements meets it; the smallest {name} "
+                            f"is {smallest:,.0f}", help="raise the budget, or add smaller sizes to "
+                            "`replace`", key="budget", code="budget-unmet")
 
 
 def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, parent_folder: Path,

@@ -9,7 +9,7 @@ from rich.console import Console
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.spec import StudySpec
 from scalesearch.studies.engine import setup
-from scalesearch.studies.engine.compression import compress_parent
+from scalesearch.studies.engine.compression import Replacements, compress_parent
 from scalesearch.studies.engine.corpora import load_corpora
 from scalesearch.studies.engine.distillation import find_teacher, learn_from_teacher
 from scalesearch.studies.engine.driver import Driver
@@ -56,6 +56,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         corpora = load_corpora(spec, report)
         teacher = find_teacher(spec, corpora.first)
         evaluator = setup.make_evaluator(spec, corpora)
+        if spec.type == COMPRESS:
+            Replacements.of(spec, evaluator)  # before the parent is trained
         setup.check_costs_of_blocks(spec, evaluator, report)
         spec = setup.drop_infeasible_architectures(spec, evaluator)
         meta = setup.study_facts(spec, corpora, evaluator, teacher.meta if teacher else None)
