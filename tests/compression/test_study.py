@@ -93,6 +93,12 @@ def test_combinations_start_from_the_library_and_meet_the_budget(folder):
             "params.total"]
 
 
+def test_status_counts_the_combinations(folder):
+    """It printed 0 of 0 full-budget runs: the combinations are chosen after the start."""
+    progress = StudyWatcher(folder).snapshot().progress
+    assert progress.done == progress.total == 2 and progress.references == (2, 2)
+
+
 def test_costs_of_combinations_are_those_of_their_architectures(folder):
     members = json.loads((folder / "blocks/members.json").read_text())
     assert {member["architecture"] for member in members} == {

@@ -73,7 +73,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
                    f"{study.trials.describe_complete(meta.architectures is None)}")
         facts = {"workers": runner.slots, "executor": runner.describe(),
                  "candidates": evaluator.count_feasible(spec.trials),
-                 "references": len(spec.named_architectures)}
+                 "references": spec.trials if spec.type == COMPRESS else
+                 len(spec.named_architectures)}
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
                              spec.data.with_absolute_paths().model_dump()))
@@ -85,6 +86,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
             assert teacher is not None, "the parent is the teacher"
             parent_folder = teacher.folders[0] if teacher.folders else spec.out / TEACHER_FOLDER
             spec = compress_parent(spec, study, evaluator, parent_folder, runner, console)
+            heartbeat.update(candidates=0, references=len(spec.named_architectures))
             setup.check_references(spec, evaluator, study)
         max_enqueued = getattr(sampler, "n_startup_trials", 10)
         enqueued = apply_warm_start(study, spec, evaluator, max_enqueued, report)

@@ -96,6 +96,11 @@ class Heartbeat:
                         else first_line(error))
             raise
 
+    def update(self, **content: object) -> None:
+        """Change keys of the file."""
+        self._content |= content
+        self._write()
+
     def finish(self, reason: str) -> str:
         """Store that the study has finished, and why; returns ``reason``."""
         self._write(FINISHED, reason)

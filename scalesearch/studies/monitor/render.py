@@ -295,7 +295,7 @@ def describe_hypervolume(volume: FrontHypervolume, now: float) -> list[str]:
               if before > 0 and 0 < volume.gain < 10 * before else "")
     ago = "" if volume.ended_at is None else f", {format_ago(now - volume.ended_at)}"
     return [f"Hypervolume {volume.value:.5g}; its reference point follows the worst values so far.",
-            f"Newest on the front: trial {volume.trial}{ago}; it adds {volume.gain:.3g}{growth}."]
+            f"Newest on the front: trial {volume.trial}{ago}; it adds {volume.gain:.5g}{growth}."]
 
 
 def _count(runs: float) -> str:
