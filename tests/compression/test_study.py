@@ -267,6 +267,15 @@ def test_report_has_scores_and_additivity(folder):
     assert "Scores of replacements" in page and "Do the rises add up?" in page
 
 
+def test_parent_with_another_vocabulary_names_its_tokenizer(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    file = write_study_of_trained_parent(folder, tmp_path)
+    with refuses("teacher-vocab-mismatch", "tokenizer.model", key="parent", place="parent:"):
+        dry_run(read_study(file, ["data.vocab=200"]))
+    tokenizer = f"data.tokenizer={folder / 'teacher/tokenizer.model'}"
+    assert dry_run(read_study(file, ["data.vocab=none", tokenizer])).replacements
+
+
 @pytest.mark.parametrize(("change", "code"), [
     (("encoder.heads: 0 | 1", "encoder.haeds: 1"), "unknown-key"),
     (("encoder.heads: 0 | 1", "encoder.heads: 2"), "bad-value"),

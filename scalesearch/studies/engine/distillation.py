@@ -27,6 +27,7 @@ from scalesearch.data.files import expand_path
 from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, write_json, write_text
 from scalesearch.spaces.assembly.architecture import ModelSpec
+from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.sections import TeacherSpec
 from scalesearch.studies.config.space_reader import open_space
 from scalesearch.studies.config.spec import StudySpec
@@ -122,6 +123,7 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
 
 def _read_teacher(spec: StudySpec, teacher: TeacherSpec, corpus: Corpus) -> Teacher:
     translates = not spec.data.distilled
+    key = "parent" if spec.type == COMPRESS else "teacher"
     if not teacher.folders:
         space = open_space(spec.file, teacher.file) if teacher.file else spec.space
         if teacher.set:
@@ -129,16 +131,15 @@ def _read_teacher(spec: StudySpec, teacher: TeacherSpec, corpus: Corpus) -> Teac
         return Teacher(teacher, (space.single_architecture("teacher: it"),),
                        teacher.recipe or spec.recipe, translates=translates)
     try:
-        folders = tuple(expand_path(folder, "teacher") for folder in teacher.folders)
+        folders = tuple(expand_path(folder, key) for folder in teacher.folders)
     except UserError as error:
-        raise UserError(error.message.removeprefix("data: "), key="teacher",
-                        code=error.code) from None
-    architectures = tuple(_finished_architecture(folder, corpus) for folder in folders)
+        raise UserError(error.message.removeprefix("data: "), key=key, code=error.code) from None
+    architectures = tuple(_finished_architecture(folder, corpus, key) for folder in folders)
     return Teacher(teacher, architectures, None, folders, translates)
 
 
-def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
-    """Return the architecture of the finished training run in ``folder``.
+def _finished_architecture(folder: Path, corpus: Corpus, key: str) -> ModelSpec:
+    """Return the architecture of the finished training run in ``folder``, which ``key`` names.
 
     Raises:
         UserError: the folder holds no finished run, or its task or vocabulary differs.
@@ -152,32 +153,33 @@ def _finished_architecture(folder: Path, corpus: Corpus) -> ModelSpec:
     )
 
     if not folder.is_dir():
-        raise UserError(f"teacher: the folder {folder} does not exist; name one that "
-                        "`scalesearch train --out` has written", key="teacher", code="no-teacher")
+        raise UserError(f"{key}: the folder {folder} does not exist; name one that "
+                        "`scalesearch train --out` has written", key=key, code="no-teacher")
     missing = [name
                for name in (ARCHITECTURE_FILE, TOKENIZER_FILE, DATA_FILE, WEIGHTS_FILE, RESULT_FILE)
                if not (folder / name).is_file()]
     if missing:
-        raise UserError(f"teacher: {folder} holds no finished training run ({', '.join(missing)} "
+        raise UserError(f"{key}: {folder} holds no finished training run ({', '.join(missing)} "
                         "missing); finish it with `scalesearch train … --resume`, or name another "
-                        "folder", key="teacher", code="teacher-unfinished")
+                        "folder", key=key, code="teacher-unfinished")
     result = read_json(folder / RESULT_FILE, JobResult)
     if result.state != "complete":
-        raise UserError(f"teacher: the training run in {folder} failed: {result.reason}",
-                        key="teacher", code="teacher-failed")
+        raise UserError(f"{key}: the training run in {folder} failed: {result.reason}",
+                        key=key, code="teacher-failed")
     learned = read_json(folder / DATA_FILE, DataFacts).spec
     own = corpus.spec
-    differing = [key for key in TASK_KEYS if learned.get(key) != getattr(own, key)]
+    differing = [name for name in TASK_KEYS if learned.get(name) != getattr(own, name)]
     if differing:
-        raise UserError(f"teacher: {folder} is for another task: "
-                        + ", ".join(f"{key} {learned.get(key)}, and the study's is "
-                                    f"{getattr(own, key)}" for key in differing), key="teacher",
+        raise UserError(f"{key}: {folder} is for another task: "
+                        + ", ".join(f"{name} {learned.get(name)}, and the study's is "
+                                    f"{getattr(own, name)}" for name in differing), key=key,
                         code="teacher-task-mismatch")
     if Tokenizer.from_file(folder / TOKENIZER_FILE) != corpus.tokenizer:
-        raise UserError(f"teacher: {folder} has another vocabulary than the study's data. Train it "
-                        "on the same data and vocab, or have it translate with `scalesearch "
-                        f"distill {folder}`, and name what that writes under data: distilled",
-                        key="teacher", code="teacher-vocab-mismatch")
+        advice = (f"set data: {{tokenizer: {folder / TOKENIZER_FILE}}}" if key == "parent" else
+                  "train it on the same data and vocab, or have it translate with `scalesearch "
+                  f"distill {folder}`, and name what that writes under data: distilled")
+        raise UserError(f"{key}: {folder} has another vocabulary than the study's data",
+                        help=advice, key=key, code="teacher-vocab-mismatch")
     return read_space(folder / ARCHITECTURE_FILE).single_architecture()
 
 
