@@ -123,7 +123,10 @@ def check_space(space: Space, n_samples: int, seed: int,
         is_supported = [bool(candidate.costs and candidate.costs[CTRANSLATE2_REFUSALS] == 0)
                         for candidate in candidates]
         formats = [pass_rate("exportable to ctranslate2", is_supported),
-                   pass_rate("exportable to onnx, huggingface, torch", is_built)]
+                   pass_rate("exportable to onnx, huggingface", [
+                       built and config["model"] != "encoder-only"
+                       for config, built in zip(configs, is_built)]),
+                   pass_rate("exportable to torch", is_built)]
     n_constraints = len(space.constraints)
     # Several budgets are alternatives; commands choose one of them by its name.
     has_alternatives = len(space.budgets) > 1

@@ -17,7 +17,7 @@ from scalesearch.blocks.core import Block, Size, iterate_cost_lines
 from scalesearch.blocks.leaves import Embedding, Linear, PositionTable
 from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers.scores import RelativeKeys
-from scalesearch.blocks.seq2seq import EncoderDecoder
+from scalesearch.blocks.seq2seq import EncoderDecoder, EncoderOnly
 from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_numel
 from scalesearch.cost.training import FLOAT32_BYTES
@@ -64,6 +64,9 @@ def artifact_bytes(block: Block, protocol: Protocol) -> Size:
     """
     assert protocol.artifact is not None
     name, _, quantization = protocol.artifact.partition("-")
+    if isinstance(block, EncoderOnly) and name != "torch":
+        raise UnbuildableError("protocol.artifact", f"{name} holds models that generate text, and "
+                               "this one is encoder-only; torch supports it")
     return FORMATS[name](block, protocol, quantization or "none")
 
 

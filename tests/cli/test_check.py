@@ -213,15 +213,25 @@ def test_space_without_buildable_candidates_is_refused(tmp_path, text, place, re
 def test_exportable_share_per_format(file):
     shares = json.loads(check(file, "--set", "encoder.gate=none | QgV", "--samples", "60",
                               "--exportable", "--json"))
-    exportable, everything = shares["exportable"]
+    exportable, generating, everything = shares["exportable"]
     assert exportable["condition"] == "exportable to ctranslate2" and 0.3 < exportable["rate"] < 0.7
     assert (
-        everything["condition"].startswith("exportable to onnx")
-        and everything["rate"] == shares["buildable"]["rate"]
+        everything["condition"] == "exportable to torch"
+        and everything["rate"] == generating["rate"] == shares["buildable"]["rate"]
     )
     shown = check(file, "--exportable", "--samples", "20")
     assert re.search(r"exportable to ctranslate2 +100 %", shown), shown
     assert "exportable" not in check(file, "--samples", "20")
+
+
+def test_encoder_only_models_are_exportable_to_torch_only(tmp_path: Path) -> None:
+    """100 % was printed for onnx and huggingface, and `export` refused them."""
+    space = tmp_path / "s.yaml"
+    space.write_text("model: encoder-only\nwidth: 8 | 16\nencoder: { depth: 1, heads: 2 }\n")
+    shares = json.loads(check(str(space), "--samples", "9", "--exportable", "--json"))
+    assert {row["condition"].removeprefix("exportable to "): row["rate"]
+            for row in shares["exportable"]} == {
+        "ctranslate2": 0, "onnx, huggingface": 0, "torch": 1}
 
 
 def test_parameters_and_written_keys_that_no_model_uses_are_named(tmp_path: Path) -> None:

@@ -99,6 +99,14 @@ def test_architectures_unsupported_by_the_format_are_unbuildable() -> None:
     block = read_space(find_file("small/anthe", "spaces")).single_architecture().block
     with refuses("unbuildable", "ctranslate2"):
         evaluate_cost(block, load_protocol({"artifact": "ctranslate2-int8", "vocab": 300}))
+    encoder = assemble(transformer_config(model="encoder-only", classes=3)).block
+    for name in ARTIFACT_FORMATS:
+        protocol = load_protocol({"artifact": name, "vocab": 300})
+        if name == "torch":
+            assert evaluate_cost(encoder, protocol)["artifact.bytes"]
+        else:
+            with refuses("unbuildable", "encoder-only"):
+                evaluate_cost(encoder, protocol)
 
 
 OWN_VOCABULARY = """

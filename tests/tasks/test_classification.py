@@ -40,6 +40,7 @@ from scalesearch.tasks import TASKS
 from scalesearch.training import Recipe, train
 from scalesearch.training.display import protocol_lines
 from scalesearch.training.hardware import Hardware
+from scalesearch.training.recipe import check_compatible
 from scalesearch.training.scoring.distill import write_distilled_data
 from scalesearch.training.scoring.evaluate import DecodingOptions, score_split
 from scalesearch.training.scoring.proxies import PROXY_NAMES, compute_proxies
@@ -187,6 +188,8 @@ def test_what_does_not_fit_classes_is_refused(tmp_path) -> None:
         write_distilled_data([], corpus.spec, tmp_path / "out", {})
     with refuses("nothing-to-score", key="recipe.validate_metric"):
         train(model_for(TASK), corpus, RECIPE.replace(validate_metric=True), tmp_path / "run")
+    with refuses("nothing-to-score", key="recipe.decode_with"):
+        check_compatible(corpus.spec, RECIPE.replace(decode_with="onnx-int8"))
     with pytest.raises(Exception, match="max_ratio"):
         spec_of(TASK, tmp_path, max_ratio=2)
 
@@ -210,6 +213,7 @@ data: {{ task: classification, vocab: 20, train: {train}, validation: b.tsv }}
 recipe: {{ steps: 1 }}
 objectives: {{ accuracy: max, params.total: min }}
 reference: {{ name: mine, set: {{ {mine}, encoder.ffn.relu.hidden: 8 }} }}
+{teacher}
 """
 
 
@@ -217,15 +221,18 @@ reference: {{ name: mine, set: {{ {mine}, encoder.ffn.relu.hidden: 8 }} }}
     ({"classes": "classes: 2"}, "s.yaml:1", ("'a', 'b', 'c'", "set classes: 3")),
     ({"classes": "classes: 3 | 4"}, "s.yaml:1", ("4", "set classes: 3")),
     ({"mine": "classes: 4"}, "mine", ("4", "set classes: 3")),
+    ({"classes": "classes: 3", "code": "no-pairs", "teacher": "teacher: { file: transformer }"},
+     "data: task", ("classification",)),
     ({"train": "b.tsv"}, "mine", ("1: 'a'", "another class"))])
-def test_study_with_other_classes_is_refused_before_training(
+def test_study_that_does_not_fit_classes_is_refused_before_training(
         tmp_path, monkeypatch, change, place, parts) -> None:
     """PyTorch failed in the forecast if the text had more classes than the space."""
     monkeypatch.chdir(tmp_path)
     for name, classes in (("a", "abc"), ("b", "a")):
         rows = [f"word {i}\t{classes[i % len(classes)]}" for i in range(40)]
         (tmp_path / f"{name}.tsv").write_text("source\ttarget\n" + "\n".join(rows) + "\n")
-    keys = {"classes": "classes: 3", "train": "a.tsv", "mine": "classes: 3"} | change
+    keys = {"classes": "classes: 3", "train": "a.tsv", "mine": "classes: 3", "teacher": "",
+            "code": "class-mismatch"} | change
     Path("s.yaml").write_text(STUDY.format(**keys))
-    with refuses("class-mismatch", *parts, place=place):
+    with refuses(keys["code"], *parts, place=place):
         dry_run(read_study(Path("s.yaml")))

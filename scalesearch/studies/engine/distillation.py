@@ -51,6 +51,7 @@ from scalesearch.studies.trials.record import (
 )
 from scalesearch.studies.trials.study_dir import StudyDir
 from scalesearch.studies.trials.study_meta import DataFacts, TeacherMeta
+from scalesearch.tasks import TASKS
 from scalesearch.terminal import format_count, print_text
 from scalesearch.training.recipe import Recipe
 from scalesearch.training.result import RESULT_FILE, Result
@@ -112,10 +113,14 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
 
     Raises:
         UserError: its architecture leaves something open, or has a block that workers cannot
-            import, or a folder holds no finished training of this task.
+            import, a folder holds no finished training of this task, or the task has no pairs.
     """
     if spec.teacher is None:
         return None
+    if TASKS[spec.data.task].score is None:
+        raise UserError(f"data: task: {spec.data.task} has no pairs",
+                        key="parent" if spec.type == COMPRESS else "teacher", code="no-pairs",
+                        help="teachers are for tasks that translate or correct")
     teacher = _read_teacher(spec, spec.teacher, corpus)
     check_blocks(spec, teacher.architectures)
     return teacher

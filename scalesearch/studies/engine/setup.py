@@ -31,7 +31,11 @@ from scalesearch.studies.engine.corpora import Corpora, protocol_settings
 from scalesearch.studies.forecast import FORECAST_FILE
 from scalesearch.studies.optuna_sync.export import check_storage
 from scalesearch.studies.trials.compatibility import check_references_unchanged, check_unchanged
-from scalesearch.studies.trials.evaluator import Evaluator, estimate_feasibility
+from scalesearch.studies.trials.evaluator import (
+    BUILDABLE_CONSTRAINT,
+    Evaluator,
+    estimate_feasibility,
+)
 from scalesearch.studies.trials.event_log import utc_now
 from scalesearch.studies.trials.record import SEARCH_PACKAGES
 from scalesearch.studies.trials.study_dir import StudyDir
@@ -117,7 +121,7 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
 
     Raises:
         UserError: no candidate was found. The message names the smallest costs of the space, or
-            else the limit that most random candidates violate.
+            else the limit that most random candidates violate, or why none can be built.
     """
     region = evaluator.feasible_region
     if (estimate_feasibility(evaluator, seed, FEW_SAMPLES, max_feasible=1).feasible
@@ -133,6 +137,13 @@ def check_feasible(evaluator: Evaluator, seed: int) -> None:
     else:
         sample = estimate_feasibility(evaluator, seed)
         worst = max(sample.violations, key=lambda name: sample.violations[name])
+        if sample.violations[worst] == sample.samples and worst == BUILDABLE_CONSTRAINT:
+            rng = random.Random(seed)
+            values = evaluator.joint_space.resolve(lambda _, parameter: parameter.sample(rng))
+            cause = evaluator.evaluate(values.params).reason
+            raise UserError(f"space: none of {sample.samples:,} random candidates can be built or "
+                            f"exported, the first because of {cause}", key="space",
+                            code="unbuildable")
         slack = sample.min_slacks[worst]
         is_cost = any(name in worst for name in COST_NAMES)  # slack: logarithm of a ratio
         nearest = (f", the nearest by {100 * math.expm1(slack):,.1f} %"

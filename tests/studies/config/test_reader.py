@@ -489,6 +489,15 @@ def test_rarely_met_budget_is_accepted(tmp_path):
         check_feasible(make_evaluator(too_large, None), 1)
 
 
+def test_space_that_the_format_does_not_support_is_refused_with_the_reason(tmp_path):
+    """The message was about a budget, also without one."""
+    space = SPACE.replace("heads: 2,", "heads: 2, head_scaling: mlp,")
+    spec = read_study(write(tmp_path, space + REST + "protocol: { vocab: 400, artifact: "
+                            "ctranslate2-int8 }\n"))
+    with refuses("unbuildable", "ctranslate2", key="space"):
+        check_feasible(make_evaluator(spec, None), 1)
+
+
 def test_contradictions_of_a_budget_are_found_when_the_study_is_read(tmp_path):
     space = SPACE.rstrip() + "\n  where: [params.total <= 90k]\n"
     for budget, word in (("params.total <= 60k and params.total >= 70k", "itself"),
