@@ -103,16 +103,16 @@ class Corpus:
         if n_classes == self.n_classes:
             return
         names = list(self.counts.get("classes", ()))
-        found = f": {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}"
+        listed = f": {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}"
         advice = f"set classes: {self.n_classes} in the architecture"
         if self.n_classes is None:
-            found = ""
+            listed = ""
             advice = ("only the task classification has classes; remove `classes` from the "
                       "architecture")
         elif self.n_classes == 1:
             advice = "add training texts of another class"
         raise UserError(f"classes: the architecture has {n_classes or 'none'}, and the data have "
-                        f"{self.n_classes or 'none'}{found}", help=advice, key="classes",
+                        f"{self.n_classes or 'none'}{listed}", help=advice, key="classes",
                         code="class-mismatch")
 
     @property
