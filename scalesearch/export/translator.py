@@ -95,9 +95,10 @@ class Translator:
             beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, n_best=n_best,
             max_length_a=max_length_a, max_length_b=max_length_b, allow_unk=allow_unk)
         if shortlist is not None:
-            if is_artifact or len(folders) > 1:
-                raise UserError(f"{self.folder}: only a single trained model supports a shortlist",
-                                help="remove --shortlist", code="shortlist-output")
+            if is_artifact or len(folders) > 1 or self.task.name == CLASSIFICATION:
+                raise UserError(f"{self.folder}: only a single trained model that generates text "
+                                "supports a shortlist", help="remove --shortlist",
+                                code="shortlist-output")
             if self.checkpoint.tokenizer.is_pair:
                 raise UserError(f"{self.folder}: source and target have a vocabulary each, and a "
                                 "shortlist needs one for both", help="remove --shortlist",

@@ -148,6 +148,8 @@ def test_classifiers_that_cannot_name_classes_are_refused(trained, tmp_path) -> 
     _, folder = trained
     with refuses("models-incompatible", "ensemble"):
         Translator([str(folder), str(folder)])
+    with refuses("shortlist-output"):
+        Translator(folder, shortlist=3)
     old = shutil.copytree(folder, tmp_path / "old")
     data = json.loads((old / "data.json").read_text())
     data["counts"]["classes"] = {"count": 4}  # of earlier versions
@@ -222,7 +224,7 @@ reference: {{ name: mine, set: {{ {mine}, encoder.ffn.relu.hidden: 8 }} }}
     ({"classes": "classes: 3 | 4"}, "s.yaml:1", ("4", "set classes: 3")),
     ({"mine": "classes: 4"}, "mine", ("4", "set classes: 3")),
     ({"classes": "classes: 3", "code": "no-pairs", "teacher": "teacher: { file: transformer }"},
-     "data: task", ("classification",)),
+     "teacher", ("classification",)),
     ({"train": "b.tsv"}, "mine", ("1: 'a'", "another class"))])
 def test_study_that_does_not_fit_classes_is_refused_before_training(
         tmp_path, monkeypatch, change, place, parts) -> None:

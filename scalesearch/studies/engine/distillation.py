@@ -118,9 +118,9 @@ def find_teacher(spec: StudySpec, corpus: Corpus) -> Teacher | None:
     if spec.teacher is None:
         return None
     if TASKS[spec.data.task].score is None:
-        raise UserError(f"data: task: {spec.data.task} has no pairs",
-                        key="parent" if spec.type == COMPRESS else "teacher", code="no-pairs",
-                        help="teachers are for tasks that translate or correct")
+        key = "parent" if spec.type == COMPRESS else "teacher"
+        raise UserError(f"{key}: a {key} writes target texts, and the task {spec.data.task} has "
+                        "none", help="use a task such as translation", key=key, code="no-pairs")
     teacher = _read_teacher(spec, spec.teacher, corpus)
     check_blocks(spec, teacher.architectures)
     return teacher
