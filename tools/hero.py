@@ -1,7 +1,7 @@
 """Draw the figure on top of the README: ``python tools/hero.py [STEM]`` (default: docs/figures/hero).
 
 Left: random configurations of a space in the plane of params and MACs, with a budget. Right: the
-front of the flagship with three seeds, from ``benchmarks/results.json``.
+rows of the board (``docs/results/board.md``).
 """
 
 import statistics
@@ -20,23 +20,25 @@ import scalesearch as ss
 from scalesearch.report.figures.style import (
     DOMINATED_COLOR,
     FRONT_COLOR,
+    LIMIT_COLOR,
     REFERENCE_COLOR,
     TEXT_COLOR,
     new_figure,
     save_figure,
     set_log_size_ticks,
 )
-from tools.results import ROOT, load_results
+from tools.results import BOARD_TEST, ROOT, T_3_SEEDS, board_rows, load_results
 
 STEM = ROOT / "docs" / "figures" / "hero"
 N_SAMPLES = 700
 MAX_PARAMS = 2.6e6
 MAX_MACS = 40e6
-T_3_SEEDS = 2.92  # half width of a 90 % interval in standard errors, for 3 seeds
-NAMES = {"transformer-tiny-sizes": "Transformer-Tiny's sizes", "conv-1.79m": "conv-1.79m (found)",
-         "plain-1.33m": "plain 3-3, width 96", "plain-1.19m": "plain-1.19m (found)",
-         "plain-0.87m": "plain-0.87m (found)", "plain-0.74m": "plain-0.74m (found)"}
-REFERENCES = ("transformer-tiny-sizes", "plain-1.33m")
+PUBLISHED = (2.6e6, 41.02)  # params and BLEU of Transformer-Tiny
+MARKERS = {"search": ("o", FRONT_COLOR), "block replacement": ("^", LIMIT_COLOR),
+           "hand": ("D", REFERENCE_COLOR)}
+LABELS = {"search": "found by the search", "block replacement": "compressed by block replacement",
+          "hand": "sized by hand"}
+OFFSETS = {"factorised-0.40m": ((7, -2), "left"), "plain-2.54m": ((-8, 4), "right")}
 
 
 def sample_costs(count: int) -> NDArray[np.float64]:
@@ -63,31 +65,43 @@ def draw_space(axes: Axes, costs: NDArray[np.float64], budget: tuple[float, floa
     set_log_size_ticks(axes.yaxis)
 
 
-def draw_front(axes: Axes, front: Mapping[str, Any]) -> None:
-    """Draw validation BLEU against params: means of three seeds, with 90 % intervals."""
-    for name, result in front.items():
-        scores = result["validation_bleu"]
+def draw_board(axes: Axes, rows: Mapping[str, Any]) -> None:
+    """Draw test BLEU against params: means of three seeds, with 90 % intervals.
+
+    Rows with a higher validation BLEU than all smaller ones are labeled.
+    """
+    best = 0.0
+    for name, row in rows.items():
+        scores = row["tests"][BOARD_TEST]["tokenized_bleu"]
         half_width = T_3_SEEDS * statistics.stdev(scores) / len(scores) ** 0.5
-        is_reference = name in REFERENCES
-        axes.errorbar(result["params"], statistics.mean(scores), half_width, capsize=2,
-                      fmt="D" if is_reference else "o", markersize=5, elinewidth=0.9,
-                      color=REFERENCE_COLOR if is_reference else FRONT_COLOR,
-                      markerfacecolor="white" if is_reference else FRONT_COLOR)
-        is_last = name == "transformer-tiny-sizes"
-        axes.annotate(NAMES[name], (result["params"], statistics.mean(scores)),
-                      (-9 if is_last else 7, 6 if is_last else -9),
-                      textcoords="offset points", fontsize=8, color=TEXT_COLOR,
-                      ha="right" if is_last else "left")
-    axes.set(xlabel="Parameters", ylabel="Validation BLEU (tokenized)", xlim=(0.6e6, 2.75e6),
-             ylim=(35.8, 40.6), title="Result: Pareto front on Multi30k En–De, three seeds")
-    axes.set_xticks([1e6, 1.5e6, 2e6, 2.5e6], ["1M", "1.5M", "2M", "2.5M"])
+        validation_bleu = statistics.mean(row["validation_bleu"])
+        is_best = validation_bleu > best
+        best = max(best, validation_bleu)
+        marker, color = MARKERS[row["method"]]
+        axes.errorbar(row["params"], statistics.mean(scores), half_width, capsize=2, fmt=marker,
+                      color=color, markersize=5, elinewidth=0.9, alpha=1 if is_best else 0.3,
+                      markerfacecolor="white" if row["method"] == "hand" else color)
+        if is_best:
+            offset, align = OFFSETS.get(name, ((7, -9), "left"))
+            axes.annotate(name, (row["params"], statistics.mean(scores)), offset, ha=align,
+                          textcoords="offset points", fontsize=7.5, color=TEXT_COLOR)
+    axes.plot(*PUBLISHED, "x", color=TEXT_COLOR, markersize=6)
+    axes.annotate("Transformer-Tiny (published)", PUBLISHED, (0, -12), ha="right", fontsize=7.5,
+                  textcoords="offset points", color=TEXT_COLOR)
+    for method, (marker, color) in MARKERS.items():
+        axes.plot([], [], marker, color=color, label=LABELS[method],
+                  markerfacecolor="white" if method == "hand" else color)
+    axes.legend(loc="lower right", fontsize=7.5, frameon=False)
+    axes.set(xlabel="Parameters", ylabel="Test BLEU (tokenized)", xlim=(0.25e6, 2.75e6),
+             title="Result: best models by size, Multi30k En–De")
+    axes.set_xticks([0.5e6, 1e6, 1.5e6, 2e6, 2.5e6], ["0.5M", "1M", "1.5M", "2M", "2.5M"])
 
 
-def draw_hero(costs: NDArray[np.float64], front: Mapping[str, Any]) -> Figure:
+def draw_hero(costs: NDArray[np.float64], rows: Mapping[str, Any]) -> Figure:
     """Draw both panels."""
     with new_figure(9.6, 3.6, columns=2) as (figure, (left, right)):
         draw_space(left, costs, (MAX_PARAMS, MAX_MACS))
-        draw_front(right, front)
+        draw_board(right, rows)
         for axes in (left, right):
             axes.title.set(fontsize=9, fontweight="bold")
     return figure
@@ -96,7 +110,7 @@ def draw_hero(costs: NDArray[np.float64], front: Mapping[str, Any]) -> Figure:
 def main() -> None:
     """Write STEM.png and STEM.svg."""
     stem = Path(sys.argv[1]) if len(sys.argv) > 1 else STEM
-    figure = draw_hero(sample_costs(N_SAMPLES), load_results()["flagship"]["front"])
+    figure = draw_hero(sample_costs(N_SAMPLES), board_rows(load_results()))
     save_figure(figure, stem)
 
 

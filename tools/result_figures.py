@@ -6,9 +6,11 @@ and ``benchmarks/latency.json``.
 
 import json
 import re
+import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,14 +27,18 @@ from scalesearch.report.figures.style import (
     new_figure,
     save_figure,
 )
-from tools.hero import draw_front
-from tools.results import ROOT, load_results
+from tools.results import ROOT, T_3_SEEDS, load_results
 
 FIGURES = ROOT / "docs" / "figures"
 RAW_RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 LATENCIES = ROOT / "benchmarks" / "latency.json"
 # Scaling study: standard deviation between seeds, its t quantile (16 degrees of freedom), seeds.
 SCALING_HALF_WIDTH = 1.746 * 0.69 / 2**0.5
+FLAGSHIP_NAMES = {
+    "transformer-tiny-sizes": "Transformer-Tiny's sizes", "conv-1.79m": "conv-1.79m (found)",
+    "plain-1.33m": "plain 3-3, width 96", "plain-1.19m": "plain-1.19m (found)",
+    "plain-0.87m": "plain-0.87m (found)", "plain-0.74m": "plain-0.74m (found)"}
+FLAGSHIP_REFERENCES = ("transformer-tiny-sizes", "plain-1.33m")
 RULES = {"deeper": "o", "wider": "s", "heads": "^", "head_dim": "v", "hybrid": "D"}
 MAX_LOSS = 0.25  # darkest color of the heat map
 
@@ -70,9 +76,28 @@ def set_million_ticks(axes: Axes, digits: int = 1) -> None:
 def flagship_front() -> Figure:
     """Front of the flagship: validation BLEU against params, three seeds."""
     with new_figure(5.2, 3.6) as (figure, (axes,)):
-        draw_front(axes, load_results()["flagship"]["front"])
-        axes.set_title("")
+        draw_flagship_front(axes, load_results()["flagship"]["front"])
     return figure
+
+
+def draw_flagship_front(axes: Axes, front: Mapping[str, Any]) -> None:
+    """Draw validation BLEU against params: means of three seeds, with 90 % intervals."""
+    for name, result in front.items():
+        scores = result["validation_bleu"]
+        half_width = T_3_SEEDS * statistics.stdev(scores) / len(scores) ** 0.5
+        is_reference = name in FLAGSHIP_REFERENCES
+        axes.errorbar(result["params"], statistics.mean(scores), half_width, capsize=2,
+                      fmt="D" if is_reference else "o", markersize=5, elinewidth=0.9,
+                      color=REFERENCE_COLOR if is_reference else FRONT_COLOR,
+                      markerfacecolor="white" if is_reference else FRONT_COLOR)
+        is_last = name == "transformer-tiny-sizes"
+        axes.annotate(FLAGSHIP_NAMES[name], (result["params"], statistics.mean(scores)),
+                      (-9 if is_last else 7, 6 if is_last else -9),
+                      textcoords="offset points", fontsize=8, color=TEXT_COLOR,
+                      ha="right" if is_last else "left")
+    axes.set(xlabel="Parameters", ylabel="Validation BLEU (tokenized)", xlim=(0.6e6, 2.75e6),
+             ylim=(35.8, 40.6))
+    axes.set_xticks([1e6, 1.5e6, 2e6, 2.5e6], ["1M", "1.5M", "2M", "2.5M"])
 
 
 def scaling() -> Figure:
