@@ -27,13 +27,12 @@ from scalesearch.report.figures.style import (
     save_figure,
     set_log_size_ticks,
 )
-from tools.results import BOARD_TEST, ROOT, T_3_SEEDS, board_rows, load_results
+from tools.results import BOARD_TEST, ROOT, board_rows, half_width, load_results
 
 STEM = ROOT / "docs" / "figures" / "hero"
 N_SAMPLES = 700
 MAX_PARAMS = 2.6e6
 MAX_MACS = 40e6
-PUBLISHED = (2.6e6, 41.02)  # params and BLEU of Transformer-Tiny
 MARKERS = {"search": ("o", FRONT_COLOR), "block replacement": ("^", LIMIT_COLOR),
            "hand": ("D", REFERENCE_COLOR)}
 LABELS = {"search": "found by the search", "block replacement": "compressed by block replacement",
@@ -65,7 +64,7 @@ def draw_space(axes: Axes, costs: NDArray[np.float64], budget: tuple[float, floa
     set_log_size_ticks(axes.yaxis)
 
 
-def draw_board(axes: Axes, rows: Mapping[str, Any]) -> None:
+def draw_board(axes: Axes, rows: Mapping[str, Any], published: Mapping[str, float]) -> None:
     """Draw test BLEU against params: means of three seeds, with 90 % intervals.
 
     Rows with a higher validation BLEU than all smaller ones are labeled.
@@ -73,20 +72,20 @@ def draw_board(axes: Axes, rows: Mapping[str, Any]) -> None:
     best = 0.0
     for name, row in rows.items():
         scores = row["tests"][BOARD_TEST]["tokenized_bleu"]
-        half_width = T_3_SEEDS * statistics.stdev(scores) / len(scores) ** 0.5
         validation_bleu = statistics.mean(row["validation_bleu"])
         is_best = validation_bleu > best
         best = max(best, validation_bleu)
         marker, color = MARKERS[row["method"]]
-        axes.errorbar(row["params"], statistics.mean(scores), half_width, capsize=2, fmt=marker,
+        axes.errorbar(row["params"], statistics.mean(scores), half_width(scores), capsize=2, fmt=marker,
                       color=color, markersize=5, elinewidth=0.9, alpha=1 if is_best else 0.3,
                       markerfacecolor="white" if row["method"] == "hand" else color)
         if is_best:
             offset, align = OFFSETS.get(name, ((7, -9), "left"))
             axes.annotate(name, (row["params"], statistics.mean(scores)), offset, ha=align,
                           textcoords="offset points", fontsize=7.5, color=TEXT_COLOR)
-    axes.plot(*PUBLISHED, "x", color=TEXT_COLOR, markersize=6)
-    axes.annotate("Transformer-Tiny (published)", PUBLISHED, (0, -12), ha="right", fontsize=7.5,
+    point = (1e6 * published["params_millions"], published["test_bleu"])
+    axes.plot(*point, "x", color=TEXT_COLOR, markersize=6)
+    axes.annotate("Transformer-Tiny (published)", point, (0, -12), ha="right", fontsize=7.5,
                   textcoords="offset points", color=TEXT_COLOR)
     for method, (marker, color) in MARKERS.items():
         axes.plot([], [], marker, color=color, label=LABELS[method],
@@ -97,11 +96,11 @@ def draw_board(axes: Axes, rows: Mapping[str, Any]) -> None:
     axes.set_xticks([0.5e6, 1e6, 1.5e6, 2e6, 2.5e6], ["0.5M", "1M", "1.5M", "2M", "2.5M"])
 
 
-def draw_hero(costs: NDArray[np.float64], rows: Mapping[str, Any]) -> Figure:
+def draw_hero(costs: NDArray[np.float64], results: Mapping[str, Any]) -> Figure:
     """Draw both panels."""
     with new_figure(9.6, 3.6, columns=2) as (figure, (left, right)):
         draw_space(left, costs, (MAX_PARAMS, MAX_MACS))
-        draw_board(right, rows)
+        draw_board(right, board_rows(results), results["flagship"]["published"])
         for axes in (left, right):
             axes.title.set(fontsize=9, fontweight="bold")
     return figure
@@ -110,7 +109,7 @@ def draw_hero(costs: NDArray[np.float64], rows: Mapping[str, Any]) -> Figure:
 def main() -> None:
     """Write STEM.png and STEM.svg."""
     stem = Path(sys.argv[1]) if len(sys.argv) > 1 else STEM
-    figure = draw_hero(sample_costs(N_SAMPLES), board_rows(load_results()))
+    figure = draw_hero(sample_costs(N_SAMPLES), load_results())
     save_figure(figure, stem)
 
 

@@ -8,9 +8,8 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,7 +26,7 @@ from scalesearch.report.figures.style import (
     new_figure,
     save_figure,
 )
-from tools.results import ROOT, T_3_SEEDS, load_results
+from tools.results import ROOT, half_width, load_results
 
 FIGURES = ROOT / "docs" / "figures"
 RAW_RESULTS = ROOT / "benchmarks" / "RESULTS.md"
@@ -76,28 +75,22 @@ def set_million_ticks(axes: Axes, digits: int = 1) -> None:
 def flagship_front() -> Figure:
     """Front of the flagship: validation BLEU against params, three seeds."""
     with new_figure(5.2, 3.6) as (figure, (axes,)):
-        draw_flagship_front(axes, load_results()["flagship"]["front"])
+        for name, result in load_results()["flagship"]["front"].items():
+            scores = result["validation_bleu"]
+            point = (result["params"], statistics.mean(scores))
+            is_reference = name in FLAGSHIP_REFERENCES
+            axes.errorbar(*point, half_width(scores), capsize=2,
+                          fmt="D" if is_reference else "o", markersize=5, elinewidth=0.9,
+                          color=REFERENCE_COLOR if is_reference else FRONT_COLOR,
+                          markerfacecolor="white" if is_reference else FRONT_COLOR)
+            is_last = name == "transformer-tiny-sizes"
+            axes.annotate(FLAGSHIP_NAMES[name], point, (-9 if is_last else 7, 6 if is_last else -9),
+                          textcoords="offset points", fontsize=8, color=TEXT_COLOR,
+                          ha="right" if is_last else "left")
+        axes.set(xlabel="Parameters", ylabel="Validation BLEU (tokenized)", xlim=(0.6e6, 2.75e6),
+                 ylim=(35.8, 40.6))
+        axes.set_xticks([1e6, 1.5e6, 2e6, 2.5e6], ["1M", "1.5M", "2M", "2.5M"])
     return figure
-
-
-def draw_flagship_front(axes: Axes, front: Mapping[str, Any]) -> None:
-    """Draw validation BLEU against params: means of three seeds, with 90 % intervals."""
-    for name, result in front.items():
-        scores = result["validation_bleu"]
-        half_width = T_3_SEEDS * statistics.stdev(scores) / len(scores) ** 0.5
-        is_reference = name in FLAGSHIP_REFERENCES
-        axes.errorbar(result["params"], statistics.mean(scores), half_width, capsize=2,
-                      fmt="D" if is_reference else "o", markersize=5, elinewidth=0.9,
-                      color=REFERENCE_COLOR if is_reference else FRONT_COLOR,
-                      markerfacecolor="white" if is_reference else FRONT_COLOR)
-        is_last = name == "transformer-tiny-sizes"
-        axes.annotate(FLAGSHIP_NAMES[name], (result["params"], statistics.mean(scores)),
-                      (-9 if is_last else 7, 6 if is_last else -9),
-                      textcoords="offset points", fontsize=8, color=TEXT_COLOR,
-                      ha="right" if is_last else "left")
-    axes.set(xlabel="Parameters", ylabel="Validation BLEU (tokenized)", xlim=(0.6e6, 2.75e6),
-             ylim=(35.8, 40.6))
-    axes.set_xticks([1e6, 1.5e6, 2e6, 2.5e6], ["1M", "1.5M", "2M", "2.5M"])
 
 
 def scaling() -> Figure:

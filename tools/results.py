@@ -9,7 +9,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -151,9 +151,13 @@ def _predicted_int8_bytes(name: str) -> int:
         return round(architecture.cost(artifact="onnx-int8")["artifact.bytes"])
 
 
+def half_width(scores: Sequence[float]) -> float:
+    """Half width of the 90 % interval of the mean of three seeds."""
+    return T_3_SEEDS * stdev(scores) / math.sqrt(len(scores))
+
+
 def _seed_interval(scores: list[float]) -> str:
-    half_width = T_3_SEEDS * stdev(scores) / math.sqrt(len(scores))
-    return f"{mean(scores):.2f} ± {half_width:.2f}"
+    return f"{mean(scores):.2f} ± {half_width(scores):.2f}"
 
 
 def block_lines_table(results: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from scalesearch.data.cache import (
     write_cache,
 )
 from scalesearch.data.files import default_cache
-from scalesearch.data.prepare import SplitCounts, describe_counts, prepare_corpus
+from scalesearch.data.prepare import SplitCounts, describe_counts, list_classes, prepare_corpus
 from scalesearch.data.soft_targets import SoftTargets, read_metadata
 from scalesearch.data.sources import fingerprint_text, read_sentences
 from scalesearch.data.spec import DataSpec
@@ -94,26 +94,21 @@ class Corpus:
         """Number of classes, in alphabetical order from 1; None if targets are texts."""
         return len(self.counts["classes"]) if self.train.has_classes else None
 
-    def check_classes(self, n_classes: object) -> None:
-        """Check that the ``classes`` of an architecture or a space are those of the text.
+    def class_mismatch(self, n_classes: object) -> tuple[str, str] | None:
+        """Why an architecture with ``n_classes`` classes does not fit the text, and the fix.
 
-        Raises:
-            UserError: they are not. The message names the first classes of the text.
+        None if it fits.
         """
         if n_classes == self.n_classes:
-            return
-        names = list(self.counts.get("classes", ()))
-        listed = f": {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}"
-        advice = f"set classes: {self.n_classes} in the architecture"
+            return None
+        reason = f"the architecture has {n_classes or 'none'}, and the data have "
         if self.n_classes is None:
-            listed = ""
-            advice = ("only the task classification has classes; remove `classes` from the "
-                      "architecture")
-        elif self.n_classes == 1:
-            advice = "add training texts of another class"
-        raise UserError(f"classes: the architecture has {n_classes or 'none'}, and the data have "
-                        f"{self.n_classes or 'none'}{listed}", help=advice, key="classes",
-                        code="class-mismatch")
+            return f"{reason}none", ("only the task classification has classes; remove `classes` "
+                                     "from the architecture")
+        fix = (f"set classes: {self.n_classes} in the architecture" if self.n_classes > 1 else
+               "add training texts of another class")
+        names = list_classes(list(self.counts["classes"]))
+        return f"{reason}{self.n_classes}: {names}", fix
 
     @property
     def facts(self) -> CorpusFacts:

@@ -27,6 +27,7 @@ _TOKENIZED_MIN_LINES = 100
 MIN_PAIRS = 100  # with fewer pairs, the measures of alignment vary too much
 MAX_EQUAL = 50  # percent of pairs with equal sides
 MIN_LENGTH_CORRELATION = 10  # percent; about 0 if one side is shuffled, 60 to 95 for real text
+MAX_LISTED_CLASSES = 8
 MIN_SWAPPED_EXCESS = 30  # percent of words
 
 
@@ -152,12 +153,17 @@ def _encode_classes(split: str, labels: list[str], classes: Sequence[str]) -> Ra
     """
     numbers = {label: number for number, label in enumerate(classes, 1)}
     if unknown := sorted(set(labels) - numbers.keys()):
-        more = ", …" if len(classes) > 8 else ""
         raise UserError(f"data: {split}: no training text has the class {unknown[0]!r}; the "
                         f"training text has {format_count(len(classes), 'class')}: "
-                        f"{', '.join(map(repr, classes[:8]))}{more}",
+                        f"{list_classes(classes)}",
                         key=f"data.{split}", code="unknown-class")
     return RaggedArray.from_lists([[numbers[label]] for label in labels])
+
+
+def list_classes(classes: Sequence[str]) -> str:
+    """Names of the first classes."""
+    more = ", …" if len(classes) > MAX_LISTED_CLASSES else ""
+    return f"{', '.join(map(repr, classes[:MAX_LISTED_CLASSES]))}{more}"
 
 
 def _encode_text(spec: DataSpec, split: str, lines: ParallelText, tokenizer: Tokenizer,

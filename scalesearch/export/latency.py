@@ -102,7 +102,7 @@ def check_decoding(name: str, trained: Checkpoint, setup: DecodingSetup) -> None
     Raises:
         UserError: it does not.
     """
-    if TASKS[trained.task].model_types == ("encoder-only",):
+    if not TASKS[trained.task].generates_text:
         raise UserError(f"{name}: trained for the task {trained.task}, but only models that "
                         "generate text are measured", help="the objective `latency` of a study "
                         "measures one pass over a text", code="other-task")

@@ -36,7 +36,6 @@ from scalesearch.training.scoring.evaluate import (
 )
 from scalesearch.training.scoring.texts import check_language_model
 
-CLASSIFICATION = "classification"
 MAX_LINES_PER_CHUNK = 1000  # lines sorted by length together; the first output waits for them
 MAX_CHARACTERS_PER_CHUNK = 1 << 20  # limits the memory of tokenization; a longer line is one chunk
 
@@ -81,10 +80,10 @@ class Translator:
             self.checkpoint.model.to(hardware.device).set_attention(hardware.attention_kernel)
             self._decode = lambda split, search: translate(
                 self.checkpoint.model, split, self.checkpoint.tokenizer, hardware, search)
-            if self.checkpoint.task == CLASSIFICATION:
+            if TASKS[self.checkpoint.task].has_classes:
                 self._decode = self._classifier(hardware)
         self.task = TASKS[self.checkpoint.task]
-        if self.task.score is None and self.task.name != CLASSIFICATION:
+        if self.task.score is None and not self.task.has_classes:
             raise UserError(f"{self.folder}: trained for the task {self.task.name}, which does not "
                             "map a line to a line", code="other-task", help=(
                 "`generate` continues a text with this model, and `score --text` (in Python "
@@ -95,7 +94,7 @@ class Translator:
             beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, n_best=n_best,
             max_length_a=max_length_a, max_length_b=max_length_b, allow_unk=allow_unk)
         if shortlist is not None:
-            if is_artifact or len(folders) > 1 or self.task.name == CLASSIFICATION:
+            if is_artifact or len(folders) > 1 or self.task.has_classes:
                 raise UserError(f"{self.folder}: only a single trained model that generates text "
                                 "supports a shortlist", help="remove --shortlist",
                                 code="shortlist-output")
@@ -111,8 +110,7 @@ class Translator:
     @property
     def description(self) -> str:
         """How translations are chosen."""
-        is_classifier = self.task.name == CLASSIFICATION
-        return "most probable class" if is_classifier else self.decoding.description
+        return ("most probable class" if self.task.has_classes else self.decoding.description)
 
     def resolve_decoding(self, **options: Any) -> DecodingOptions:
         """Complete search options; see :func:`.evaluate.resolve_decoding`."""

@@ -109,6 +109,16 @@ class Task:
         return {"labels": "label", "text": "token"}.get(self.file_format, "target token")
 
     @property
+    def has_classes(self) -> bool:
+        """Whether the target of a text is its class."""
+        return self.file_format == "labels"
+
+    @property
+    def generates_text(self) -> bool:
+        """Whether its models have a decoder."""
+        return self.model_types != ("encoder-only",)
+
+    @property
     def masks_tokens(self) -> bool:
         """Whether the labels are masked tokens of the text."""
         return self.file_format == "text" and self.score_correct is not None

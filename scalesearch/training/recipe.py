@@ -424,7 +424,7 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
                         "scored; each validation reports its perplexity, so remove validate_metric "
                         "and set `monitor: loss`", key="recipe.validate_metric",
                         code="nothing-to-score")
-    if recipe.decode_with != DECODE_WITH_MODEL and task.model_types == ("encoder-only",):
+    if recipe.decode_with != DECODE_WITH_MODEL and not task.generates_text:
         raise UserError(f"recipe: decode_with: a {task.name} generates no text, and only torch "
                         "exports such models", help="remove decode_with",
                         key="recipe.decode_with", code="nothing-to-score")

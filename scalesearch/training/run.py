@@ -170,7 +170,9 @@ def _check_compatible(architecture: ModelSpec, corpus: Corpus, recipe: Recipe,
                         "and the data have one vocabulary for both sides",
                         help=f"set target_vocab: {target_vocab} in the data", key="target_vocab",
                         code="vocab-mismatch")
-    corpus.check_classes(architecture.config.get("classes"))
+    if mismatch := corpus.class_mismatch(architecture.config.get("classes")):
+        reason, fix = mismatch
+        raise UserError(f"classes: {reason}", help=fix, key="classes", code="class-mismatch")
     for key, size, entries in (("vocab", vocab, tokenizer.vocab_size),
                                ("target_vocab", target_vocab, tokenizer.target.vocab_size)):
         if size not in (None, entries):

@@ -99,6 +99,16 @@ def test_status_counts_the_combinations(folder):
     assert progress.done == progress.total == 2 and progress.references == (2, 2)
 
 
+def test_status_counts_fewer_combinations_than_trials(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    spec = read_study(write_study_of_trained_parent(folder, tmp_path),
+                      ["trials=4", "budget=params.total <= 6k", f"out={tmp_path / 'out'}"])
+    launch(spec, False, Console(file=io.StringIO()))
+    n_combinations = len(json.loads((spec.out / "blocks/members.json").read_text()))
+    progress = StudyWatcher(spec.out).snapshot().progress
+    assert n_combinations < 4 and progress.references == (n_combinations, n_combinations)
+
+
 def test_costs_of_combinations_are_those_of_their_architectures(folder):
     members = json.loads((folder / "blocks/members.json").read_text())
     assert {member["architecture"] for member in members} == {

@@ -39,10 +39,10 @@ from scalesearch.studies.engine.dry_run import dry_run
 from scalesearch.tasks import TASKS
 from scalesearch.training import Recipe, train
 from scalesearch.training.display import protocol_lines
-from scalesearch.training.hardware import Hardware
+from scalesearch.training.hardware import Hardware, TrainingFailedError
 from scalesearch.training.recipe import check_compatible
 from scalesearch.training.scoring.distill import write_distilled_data
-from scalesearch.training.scoring.evaluate import DecodingOptions, score_split
+from scalesearch.training.scoring.evaluate import DecodingOptions, classify, score_split
 from scalesearch.training.scoring.proxies import PROXY_NAMES, compute_proxies
 from scalesearch.training.updates.engine import Engine
 from tests.architectures import transformer_config
@@ -142,6 +142,15 @@ def test_a_trained_classifier_names_classes(trained) -> None:
     expected = logits[0].log_softmax(-1).sort(descending=True)
     assert [line["translation"] for line in ranked] == [classes[i] for i in expected.indices]
     assert [line["score"] for line in ranked] == pytest.approx(expected.values.tolist(), abs=1e-5)
+
+
+def test_a_diverged_classifier_is_refused(tmp_path) -> None:
+    corpus = corpus_of(TASK, tmp_path)
+    model = build_model(model_for(TASK).block, vocab=corpus.tokenizer.vocab_size)
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    with pytest.raises(TrainingFailedError, match="diverged"):
+        classify(model, corpus.test, list("abcd"), Hardware.from_recipe(RECIPE), 1)
 
 
 def test_classifiers_that_cannot_name_classes_are_refused(trained, tmp_path) -> None:

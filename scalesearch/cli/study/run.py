@@ -188,4 +188,4 @@ def proposed_format(task: str) -> str:
     """Return an export format that holds the models of a task."""
     from scalesearch.tasks import TASKS
 
-    return "torch" if TASKS[task].model_types == ("encoder-only",) else "onnx"
+    return "onnx" if TASKS[task].generates_text else "torch"

@@ -146,8 +146,9 @@ def check_limits(parent: Parent, costs: CostDeltas, limits: Sequence[Constraint]
                             "`replace`", key="budget", code="budget-unmet")
 
 
-def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, parent_folder: Path,
-                    runner: Runner, console: Console) -> StudySpec:
+def compress_parent(replacements: Replacements, spec: StudySpec, study: StudyDir,
+                    protocol: Protocol, parent_folder: Path, runner: Runner,
+                    console: Console) -> StudySpec:
     """Make the library of replacements, solve for the front, and return the study with its trials.
 
     The first trial has the lowest predicted loss within the limits; the others cost less, in
@@ -159,15 +160,13 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
         KeyboardInterrupt: progress is kept.
     """
     report = partial(print_text, console=console)
-    replacements = Replacements.of(spec, evaluator)
     for line in replacements.describe():
         report(line)
     parent = replacements.parent
     folder = spec.out / BLOCKS_FOLDER
-    library = _make_library(spec, replacements, folder, parent_folder, runner, console,
-                            evaluator.protocol)
-    prediction, rows = predict_front(parent, library, replacements.names,
-                                     replacements.limits, evaluator.protocol)
+    library = _make_library(spec, replacements, folder, parent_folder, runner, console, protocol)
+    prediction, rows = predict_front(parent, library, replacements.names, replacements.limits,
+                                     protocol)
     useful = [row for row in rows
               if prediction.loss_of(row) <= MAX_LOSS_RATIO * prediction.parent_loss]
     # With rungs, the compute of ``trials`` full-budget runs is spent on more combinations.
@@ -180,7 +179,7 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
     for row in chosen:
         combination = prediction.front.combination(row)
         architecture = parent.assemble(combination)
-        protocol = {**architecture.protocol,
+        settings = {**architecture.protocol,
                     "vocab": OWN_VOCABULARY if architecture.vocab else vocab}
         model_folder = folder / MODELS_FOLDER / architecture.id
         write_combination(parent, parent_folder, checkpoint.model.state_dict(), combination,
@@ -189,7 +188,7 @@ def compress_parent(spec: StudySpec, study: StudyDir, evaluator: Evaluator, pare
         is_name = combination and len(changes) <= MAX_LABEL_LENGTH
         label = changes if is_name else f"combination {architecture.id}"
         predictions = {"predicted.loss": prediction.loss_of(row)}
-        architectures.append(FixedArchitecture(label, replace(architecture, protocol=protocol), {},
+        architectures.append(FixedArchitecture(label, replace(architecture, protocol=settings), {},
                                                predictions=predictions))
         initial_models[label] = str(model_folder.absolute())
     write_json(folder / MEMBERS_FILE, [prediction.to_dict(row) for row in chosen])

@@ -173,19 +173,15 @@ def _check_classes(spec: StudySpec, corpus: Corpus) -> None:
         UserError: they do not.
     """
     for named in spec.named_architectures:
-        try:
-            corpus.check_classes(named.architecture.config.get("classes"))
-        except UserError as error:
-            raise UserError(f"{named.label}: {error.message}", help=error.help, key="reference",
-                            code=error.code) from None
+        if mismatch := corpus.class_mismatch(named.architecture.config.get("classes")):
+            reason, fix = mismatch
+            raise UserError(f"{named.label}: classes: {reason}", help=fix, key="reference",
+                            code="class-mismatch")
     if spec.architectures is not None:
         return
     nodes = spec.space.parameter_space.nodes_by_key.get("classes", [])
     numbers = [number for node in nodes for number in node.domain.constants or (str(node.domain),)]
-    try:
-        for number in numbers or [None]:
-            corpus.check_classes(number)
-    except UserError as error:
-        reason = str(error).removeprefix("classes: ")
-        problem = spec.space.problem_of(UnbuildableError("classes", reason))
-        raise ConfigError([replace(problem, code=error.code)]) from None
+    for number in numbers or [None]:
+        if mismatch := corpus.class_mismatch(number):
+            problem = spec.space.problem_of(UnbuildableError("classes", "; ".join(mismatch)))
+            raise ConfigError([replace(problem, code="class-mismatch")])

@@ -56,8 +56,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         corpora = load_corpora(spec, report)
         teacher = find_teacher(spec, corpora.first)
         evaluator = setup.make_evaluator(spec, corpora)
-        if spec.type == COMPRESS:
-            Replacements.of(spec, evaluator)  # before the parent is trained
+        replacements = Replacements.of(spec, evaluator) if spec.type == COMPRESS else None
         setup.check_costs_of_blocks(spec, evaluator, report)
         spec = setup.drop_infeasible_architectures(spec, evaluator)
         meta = setup.study_facts(spec, corpora, evaluator, teacher.meta if teacher else None)
@@ -73,8 +72,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
                    f"{study.trials.describe_complete(meta.architectures is None)}")
         facts = {"workers": runner.slots, "executor": runner.describe(),
                  "candidates": evaluator.count_feasible(spec.trials),
-                 "references": spec.trials if spec.type == COMPRESS else
-                 len(spec.named_architectures)}
+                 "references": len(spec.named_architectures) if replacements is None
+                 else spec.trials}  # combinations are chosen after the start
         heartbeat = stack.enter_context(Heartbeat(study.folder, facts).running_study())
         runner.check(partial(machine_fingerprint, str(spec.out.absolute()),
                              spec.data.with_absolute_paths().model_dump()))
@@ -82,10 +81,11 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         # 3. Teacher, and trials of other studies
         if teacher is not None:
             spec, corpora = learn_from_teacher(teacher, spec, study, runner, console)
-        if spec.type == COMPRESS:
+        if replacements is not None:
             assert teacher is not None, "the parent is the teacher"
             parent_folder = teacher.folders[0] if teacher.folders else spec.out / TEACHER_FOLDER
-            spec = compress_parent(spec, study, evaluator, parent_folder, runner, console)
+            spec = compress_parent(replacements, spec, study, evaluator.protocol, parent_folder,
+                                   runner, console)
             heartbeat.update(candidates=0, references=len(spec.named_architectures))
             setup.check_references(spec, evaluator, study)
         max_enqueued = getattr(sampler, "n_startup_trials", 10)
