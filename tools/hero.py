@@ -52,7 +52,7 @@ def draw_space(axes: Axes, costs: NDArray[np.float64], budget: tuple[float, floa
     inside = (costs <= budget).all(1)
     for mask, color in ((~inside, DOMINATED_COLOR), (inside, FRONT_COLOR)):
         axes.scatter(*costs[mask].T, s=5, color=color, alpha=0.45, linewidths=0)
-    axes.set(xscale="log", yscale="log", xlabel="Parameters", ylabel="MACs per sentence pair",
+    axes.set(xscale="log", yscale="log", xlabel="Parameters", ylabel="MACs per example",
              title="Search space: every cost is exact before training")
     left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
     axes.add_patch(Rectangle((left, bottom), budget[0] - left, budget[1] - bottom,

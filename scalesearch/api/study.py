@@ -28,6 +28,7 @@ from scalesearch.spaces.assembly.architecture import ModelSpec
 from scalesearch.spaces.python_api import format_value, python_number
 from scalesearch.spaces.syntax.diagnostics import PYTHON_VALUES, suggest_match
 from scalesearch.spaces.syntax.domains import Schedule
+from scalesearch.tasks import TASKS
 from scalesearch.terminal import format_count
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def compress(model: Model | str | Path, recipe: str | Path | Mapping[str, Any], 
         replace: smaller sizes by key, such as ``{"encoder.ffn.hidden": "0 | 128"}``.
         budget: limits on costs, such as ``"params.total <= 1M"``.
         trials: combinations that are fine-tuned.
-        objectives: metrics and costs; by default BLEU and params.
+        objectives: metrics and costs; by default the main metric of the task and params.
         out: folder of the study; by default ``runs/compress-NAME``.
         settings: other keys of a study file, such as ``workers=2``.
 
@@ -108,11 +109,13 @@ def compress(model: Model | str | Path, recipe: str | Path | Mapping[str, Any], 
         raise UserError(f"{folder}: not the folder of a finished training run", help="give a "
                         "model, such as `study.best()`, or its folder", code="no-checkpoint")
     data = read_json(folder / "data.json", dict[str, Any])["spec"]
+    task = TASKS[data["task"]]
+    direction = task.metrics[task.main_metric].direction
     keys = {"study": f"compress-{folder.resolve().name}", "type": "compress",
             "parent": str(folder), "data": {key: value for key, value in data.items()
                                             if value is not None},
             "recipe": recipe, "trials": trials,
-            "objectives": objectives or {"bleu": "max", "params.total": "min"},
+            "objectives": objectives or {task.main_metric: direction, "params.total": "min"},
             **({"replace": dict(replace)} if replace else {}),
             **({"budget": budget} if budget else {}), **settings}
     return study(keys, out=out)

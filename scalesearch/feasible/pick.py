@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import islice
 
-from scalesearch.cost import Protocol
+from scalesearch.cost import Protocol, evaluate_cost
 from scalesearch.errors import UserError
 from scalesearch.feasible.costed_candidates import CostedCandidate, evaluate_costs
 from scalesearch.feasible.counter import FeasibleCounter
@@ -14,7 +14,7 @@ from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import ContinuousRangeError, TooManyCandidatesError
 from scalesearch.feasible.extremes import Extremes, NoExtremeError
 from scalesearch.feasible.limits import as_cost_bounds, cost_names
-from scalesearch.spaces import ParamValues, Space
+from scalesearch.spaces import ParamValues, Space, UnbuildableError
 
 N_SAMPLES = 2_000
 MAX_LISTED = 3_000_000  # candidates of a section, about ten seconds
@@ -41,7 +41,8 @@ def pick_candidate(space: Space, criterion: str, seed: int,
     candidates = list(islice(valid, 1) if criterion == "random" else valid)
     if not candidates:
         raise UserError(f"none of {N_SAMPLES:,} random candidates is valid (can be built, and "
-                        "meets the constraints of the space)", code="no-valid-candidate",
+                        "meets the constraints of the space)"
+                        + _describe_first(space, protocol, seed), code="no-valid-candidate",
                         help="`scalesearch check` prints the share of candidates that meet each "
                         "constraint")
     if criterion == "random":
@@ -50,6 +51,16 @@ def pick_candidate(space: Space, criterion: str, seed: int,
     _, values = select(candidates, key=lambda candidate: candidate[0])
     return (values, f"the {criterion} of {N_SAMPLES:,} random candidates by {SIZE_COST}; the space "
             "is too large for an exact search")
+
+
+def _describe_first(space: Space, protocol: Protocol, seed: int) -> str:
+    """Why the first random candidate cannot be built; empty if it can."""
+    values = space.sample(random.Random(seed))
+    try:
+        evaluate_cost(space.architecture(values).block, protocol.for_candidates(values))
+    except UnbuildableError as error:
+        return f"; the first one cannot be built: {error}"
+    return ""
 
 
 def _sample_valid(space: Space, protocol: Protocol,

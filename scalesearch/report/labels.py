@@ -13,8 +13,8 @@ from scalesearch.spaces.syntax.parameters import format_constant
 from scalesearch.tasks import EFFICIENCY_METRICS, METRICS
 
 ProtocolDict = Mapping[str, Any]
-COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per sentence pair",
-               "flops": "FLOPs per sentence pair", "memory.weights": "Weights (bytes, float32)",
+COST_LABELS = {"params": "parameters", "macs": "multiply-accumulates per example",
+               "flops": "FLOPs per example", "memory.weights": "Weights (bytes, float32)",
                "memory.cache": "Key-value cache (bytes, float32)",
                "memory.activations": "Training activations (bytes, float32)",
                "params.active": "Parameters that a token uses",
@@ -92,7 +92,7 @@ def plain_label(name: str, protocol: ProtocolDict | None = None) -> str:
         label = label[0].upper() + label[1:]
     if name == "memory.cache":
         label = label.replace("float32", settings.get("cache", "float32"))
-    return label.replace("sentence pair", "text") if settings.get("length") else label
+    return label
 
 
 def one_line_label(name: str, protocol: ProtocolDict) -> str:

@@ -421,7 +421,7 @@ def check_compatible(spec: DataSpec, recipe: Recipe) -> None:
                         key="recipe.score_splits", code="nothing-to-score")
     if recipe.validate_metric and task.score is None:
         raise UserError(f"recipe: validate_metric: a {task.name} generates no text that could be "
-                        "scored; each validation reports its perplexity, so remove validate_metric "
+                        "scored; each validation reports its loss, so remove validate_metric "
                         "and set `monitor: loss`", key="recipe.validate_metric",
                         code="nothing-to-score")
     if recipe.decode_with != DECODE_WITH_MODEL and not task.generates_text:

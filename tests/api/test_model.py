@@ -127,6 +127,19 @@ def test_compression_prints_its_trials(model):
                                               trials=3))
 
 
+def test_compression_optimizes_the_main_metric_of_the_task(tmp_path):
+    """The error for a classifier, which cannot be compressed, does not name BLEU."""
+    (tmp_path / "train.tsv").write_text("good film\tyes\nbad film\tno\n" * 8)
+    data = {"task": "classification", "train": str(tmp_path / "train.tsv"),
+            "validation": str(tmp_path / "train.tsv"), "vocab": 24}
+    classifier = {"model": "encoder-only", "classes": 2, "width": 16,
+                  "encoder": {"depth": 1, "heads": 2}}
+    ss.train(classifier, data, RECIPE, tmp_path / "model", report=lambda event: None)
+    with refuses("parent-unsupported", "encoder-decoder") as error:
+        ss.compress(tmp_path / "model", RECIPE)
+    assert "bleu" not in str(error.value)
+
+
 def test_architecture_may_be_a_mapping(folder):
     keys = {"width": 16, "encoder": {"depth": 1, "heads": 2}, "decoder": {"depth": 1, "heads": 2}}
     model = ss.train(keys, folder / "data.yaml", RECIPE, folder / "mapping",

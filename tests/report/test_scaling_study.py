@@ -320,7 +320,7 @@ def test_figures_label_axes_and_rules(tmp_path):
     result = analyze(*study(bounds={"params.non_embedding": 2e6}))
     figure = plot_means(result)
     assert [axes.get_xlabel().split(" (")[0].split("\n")[0] for axes in figure.axes] == [
-        "Parameters", "Multiply-accumulates per sentence pair", "Non-embedding parameters"]
+        "Parameters", "Multiply-accumulates per example", "Non-embedding parameters"]
     assert figure.axes[0].get_ylabel() == "BLEU (validation)\non grammar (synthetic)"
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["base", "wider", "deeper"]

@@ -53,7 +53,7 @@ def test_losses_at_rungs_have_the_unit_by_which_trials_are_compared(column):
 @pytest.mark.parametrize(("column", "unit", "heading"), [
     ("memory.cache", "bytes, bf16", "Key-value cache (bytes, bf16)"),
     ("memory.weights", "bytes, float32", "Weights (bytes, float32)"),
-    ("macs.decoder", "multiply-accumulates per text", "MACs, decoder"),
+    ("macs.decoder", "multiply-accumulates per example", "MACs, decoder"),
     ("artifact.bytes", "bytes", "Files of torch-bf16 (bytes)")])
 def test_units_follow_the_protocol(column, unit, heading):
     protocol = {"name": "forward", "length": 64, "cache": "bf16", "artifact": "torch-bf16"}

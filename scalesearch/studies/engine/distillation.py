@@ -273,10 +273,12 @@ def run_teacher(teacher: Teacher, spec: StudySpec, runner: Runner,
 
 
 def learn_from_teacher(teacher: Teacher, spec: StudySpec, study: StudyDir, runner: Runner,
-                       console: Console) -> tuple[StudySpec, Corpora]:
+                       console: Console,
+                       report_note: Callable[[str], object]) -> tuple[StudySpec, Corpora]:
     """Train the teacher; return the study with its translations as data, and their corpora.
 
-    The records of ``study`` get the facts of the teacher.
+    The records of ``study`` get the facts of the teacher. ``report_note`` receives the notes of the
+    corpora.
 
     Raises:
         UserError: a job of the teacher failed, or finished trials have learned from other data.
@@ -286,7 +288,7 @@ def learn_from_teacher(teacher: Teacher, spec: StudySpec, study: StudyDir, runne
     report(f"Teacher: {teacher.describe()}")
     facts = run_teacher(teacher, spec, runner, console)
     spec = spec.replace(data=distilled_data(spec))
-    corpora = load_corpora(spec, report)
+    corpora = load_corpora(spec, report_note)
     report(describe_teacher_facts(facts, spec.type))
     study.teacher_fields = {"data": msgspec.to_builtins(corpora.data_facts), "teacher": facts}
     check_same_translations(study, corpora.first.content_hash)

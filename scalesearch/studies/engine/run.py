@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 
 from rich.console import Console
 
@@ -46,6 +46,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
         KeyboardInterrupt: after the workers were stopped; the study can be resumed.
     """
     report = partial(print_text, console=console)
+    report_once = cache(report)  # a teacher's translations are loaded with the same notes
     with resumable(spec.out), ExitStack() as stack:
         # 1. Checks: nothing is written
         setup.check_blocks(spec)
@@ -53,7 +54,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
             start_forkserver()  # it takes seconds, in which the data are loaded
         spec = setup.with_original_name(spec, resume, report)
         setup.check_reachable(spec)
-        corpora = load_corpora(spec, report)
+        corpora = load_corpora(spec, report_once)
         teacher = find_teacher(spec, corpora.first)
         evaluator = setup.make_evaluator(spec, corpora)
         replacements = Replacements.of(spec, evaluator) if spec.type == COMPRESS else None
@@ -80,7 +81,8 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
 
         # 3. Teacher, and trials of other studies
         if teacher is not None:
-            spec, corpora = learn_from_teacher(teacher, spec, study, runner, console)
+            spec, corpora = learn_from_teacher(
+                teacher, spec, study, runner, console, report_once)
         if replacements is not None:
             assert teacher is not None, "the parent is the teacher"
             parent_folder = teacher.folders[0] if teacher.folders else spec.out / TEACHER_FOLDER

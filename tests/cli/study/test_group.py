@@ -270,7 +270,7 @@ def test_show_prints_each_score_once(tmp_path):
     assert {"validation_loss", "synthetic"}.isdisjoint(names)
     shown = call("show", tmp_path / "fake", 0)
     for line in (r"loss +[\d.]+ +nats per token", r"params.total +[\d,]+ +parameters",
-                 r"macs.total +[\d,]+ +multiply-accumulates per sentence pair", r"bleu +[\d.]+"):
+                 r"macs.total +[\d,]+ +multiply-accumulates per example", r"bleu +[\d.]+"):
         assert re.search(rf"\n {line} *\n", shown), line
 
 

@@ -56,7 +56,7 @@ def test_equal_tables_give_equal_files(tmp_path):
 
 def test_axes_show_unit_protocol_and_synthetic_data():
     axes = plot_tradeoff(study_table(), CONTEXT, "macs.total").axes[0]
-    assert axes.get_xlabel() == ("Multiply-accumulates per sentence pair\n"
+    assert axes.get_xlabel() == ("Multiply-accumulates per example\n"
                                  "(forward: 20 source, 18 target tokens, vocabulary 1,000)")
     assert axes.get_ylabel() == "BLEU (validation)\non grammar (synthetic)"
     assert axis_label("params.non_embedding",

@@ -201,6 +201,12 @@ def test_finished_stages_of_teacher_are_not_repeated(folder):
     )
 
 
+@pytest.mark.full
+def test_notes_of_the_data_are_printed_once(tmp_path):
+    """Corpora are loaded again with the teacher's translations."""
+    assert run(tmp_path, "protocol.vocab=300").count("vocabulary entries (protocol.vocab)") == 1
+
+
 def test_all_candidates_have_the_same_teacher(folder):
     new_records = records(folder)
     teacher = json.loads((folder / "found" / "teacher" / "result.json").read_text())

@@ -106,11 +106,11 @@ def test_page_starts_with_best_member_and_budget(page, folder):
 
 
 @pytest.mark.full
-def test_page_of_a_language_model_counts_per_text(tmp_path):
+def test_page_of_a_language_model_names_no_sentence_pairs(tmp_path):
     folder = study(tmp_path)
     revise(folder, protocol={**META.protocol, "length": 64, "cache": "bf16"})
     text = page_of(folder).text
-    assert "MACs per text" in text or "multiply-accumulates per text" in text
+    assert "MACs per example" in text or "multiply-accumulates per example" in text
     assert "key-value cache in bf16 after 64 tokens" in text and "sentence pair" not in text
 
 

@@ -73,7 +73,7 @@ def front_section(facts: PageFacts) -> PageSection:
             else f"{format_count(n_finished, 'architecture')} of the study file.")
     choices = []
     for name in (*first, *others):  # without unit and protocol
-        words = labels.plain_label(name).removesuffix(" per sentence pair")
+        words = labels.plain_label(name).removesuffix(" per example")
         choices.append((name, words.removesuffix(", float32)").replace(" (bytes", ""),
                         name in first))
     parts = [text(head), ("chooser", choices), *panels(facts, first, main, "front-panels")]

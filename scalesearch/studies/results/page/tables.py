@@ -60,8 +60,8 @@ SECTION_COLORS = {"embedding": "#0072B2", "encoder": "#E69F00", "decoder": "#009
                   "output": "#CC79A7"}
 QUANTITY_CAPTIONS = {
     "params": "unique weights; a tied table counts once, in the section that uses it first",
-    "macs": "multiply-accumulates per sentence pair; the look-up of embeddings is free",
-    "flops": "floating-point operations per sentence pair"}
+    "macs": "multiply-accumulates per example; the look-up of embeddings is free",
+    "flops": "floating-point operations per example"}
 MEMORY_LABELS = {"weights": "weights", "cache": "key-value cache",
                  "activations": "training activations"}
 MAX_BARS = 40
@@ -152,7 +152,6 @@ def cost_section(facts: PageFacts) -> PageSection:
     length = protocol.get("length")  # of a language model
     target = protocol["target"] or "the protocol's"
     tokens = f"{length:,} tokens" if length else f"{target} target tokens"
-    example = "text" if length else "sentence pair"
     names = [TableCell(name_of(trial), trial.number, left=True) for trial in trials]
     tables = {}
     for quantity, caption in QUANTITY_CAPTIONS.items():
@@ -163,8 +162,8 @@ def cost_section(facts: PageFacts) -> PageSection:
                                  for section in SECTION_COLORS), total])
         tables[quantity] = table(
             ["trial", *SECTION_COLORS, "total"], rows,
-            f"{quantity}: {caption.replace('sentence pair', example)}; "
-            f"{format_protocol(protocol)}; {protocol_conventions(protocol)}.", f"costs-{quantity}")
+            f"{quantity}: {caption}; {format_protocol(protocol)}; "
+            f"{protocol_conventions(protocol)}.", f"costs-{quantity}")
     rows = []
     for name, trial in zip(names, trials):
         sizes = [trial.costs.get(f"memory.{part}") for part in MEMORY_LABELS]
@@ -172,12 +171,12 @@ def cost_section(facts: PageFacts) -> PageSection:
                              else TableCell(format_bytes(size), size) for size in sizes)])
     cache_type = f" in {protocol['cache']}" if protocol.get("cache") else ""
     caption = (f"memory in float32; the key-value cache{cache_type} after {tokens}; activations: "
-               f"estimated memory of one {example} for the backward pass.")
+               "estimated memory of one example for the backward pass.")
     content = "The front, from the lowest cost" if facts.is_search else "All finished trials"
     return PageSection("costs", title, [
         ("panels", ([cost_picture(trials[:MAX_BARS], "params", "Params (millions)"),
                      cost_picture(trials[:MAX_BARS], "macs",
-                                  f"MACs per {example} (millions)")], None)),
+                                  "MACs per example (millions)")], None)),
         ("caption", f"{content}; {format_protocol(protocol)}."),
         tables["params"], tables["macs"], fold("FLOPs by section", [tables["flops"]]),
         table(["trial", *MEMORY_LABELS.values()], rows, caption, "costs-memory"),
