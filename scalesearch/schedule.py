@@ -53,7 +53,8 @@ Points = NDArray[np.float64]
 # Before the surrogate predicts final values:
 N_FIRST_STARTED = 21  # trials that are started at most; chosen by benchmarks/replay.py
 N_FIRST_IN_TRAINING = 8  # trials of this phase that may be in training at once
-N_FIRST_COMPLETE = MIN_TRIALS  # trials that are trained to the end
+N_FIRST_COMPLETE = MIN_TRIALS  # trials that are trained to the end, if the budget suffices
+FIRST_COMPLETE_SHARE = 0.7  # share of the budget for these; one trial may take more
 EXPENSIVE_SHARE = 1 / 3  # share of the trials from which the first of these is chosen
 MIN_IN_TRAINING = 2.0  # full-budget runs that may be in training at once
 
@@ -206,20 +207,21 @@ def order_by_spread(points: Points, count: int) -> list[int]:
 
 
 def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[FrozenTrial],
-                           objectives: Sequence[Objective]) -> FrozenTrial:
+                           objectives: Sequence[Objective], count: int) -> FrozenTrial:
     """Return the paused trial to train to the end before there is a surrogate.
 
-    Large models are often behind at the first rung and ahead at the end. The first promotion is
-    therefore the best of the most expensive third. The next ones add the most hypervolume to those
-    before, in loss at the first rung and costs.
+    Large models are often behind at the first rung and ahead at the end. The first of several
+    promotions is therefore the best of the most expensive third. The next ones, or the only one,
+    add the most hypervolume to those before, in loss at the first rung and costs.
 
     Args:
         paused: trials that are paused at the first rung.
         promoted: trials that were promoted.
         objectives: objectives of the study.
+        count: number of trials that will have been promoted.
     """
     points = losses_at_rung([*paused, *promoted], 0, objectives)
-    if not promoted:
+    if not promoted and count > 1:
         costs = points[:, 1:].sum(1)
         is_expensive = costs >= np.quantile(costs, 1 - EXPENSIVE_SHARE)
         return paused[int(np.where(is_expensive, points[:, 0], np.inf).argmin())]
@@ -340,7 +342,9 @@ class Scheduler:
         # References that were complete before the search have no losses at rungs.
         n_started = sum(len(rung_losses(trial)) > 0 or not is_complete(trial) for trial in started)
         budget = left + n_started * first_share + len(promoted) * (1 - first_share)
-        reserved = max(0, N_FIRST_COMPLETE - len(promoted)) * (1 - first_share)
+        n_affordable = int(FIRST_COMPLETE_SHARE * budget / (1 - first_share))
+        n_complete = min(max(n_affordable, 1), N_FIRST_COMPLETE)
+        reserved = max(0, n_complete - len(promoted)) * (1 - first_share)
         if (not exhausted and n_started < N_FIRST_STARTED
                 and (n_started + 1) * first_share <= budget / 2 + 1e-9
                 and left - first_share >= max(reserved, 1 - first_share) - 1e-9):
@@ -348,7 +352,7 @@ class Scheduler:
         finishable = [trial for trial in started
                       if is_paused(trial) and self._budget_to_end(trial) <= left + 1e-9]
         if finishable and len(promoted) < N_FIRST_COMPLETE:
-            return select_first_promotion(finishable, promoted, self.objectives)
+            return select_first_promotion(finishable, promoted, self.objectives, n_complete)
         return self._action_by_rank(started, budget_left, exhausted)
 
     def _best_action(self, started: Sequence[FrozenTrial], values: AcquisitionValues,

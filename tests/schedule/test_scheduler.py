@@ -64,8 +64,9 @@ def test_paused_trials_are_finished_when_the_space_is_exhausted():
     assert len(trials) == 6 and not any(map(is_paused, trials))
 
 
-@pytest.mark.parametrize("left, n_started, n_complete", [(5.0, 21, 3), (4.0, 12, 3), (3.0, 3, 3)])
-def test_many_trials_are_started_and_three_are_finished_before_there_is_a_surrogate(
+@pytest.mark.parametrize("left, n_started, n_complete", [
+    (5.0, 21, 3), (4.0, 12, 3), (3.0, 11, 2), (2.0, 9, 1), (1.0, 1, 1)])
+def test_many_trials_are_started_and_a_few_are_finished_before_there_is_a_surrogate(
         left, n_started, n_complete):
     trials, _ = simulated(left, Rungs.geometric(), acquisition_values=no_values)
     assert len(trials) == n_started
@@ -105,9 +106,11 @@ def test_first_promotions_add_the_most_hypervolume_at_the_rung():
                trial(2, "PAUSED", 9.0, (2.1,)), trial(3, "PAUSED", 1.01, (3.95,)),
                trial(4, "PAUSED", 20.0, (math.inf,)), frozen(5, "COMPLETE", values=[25.0, 9.0])]
     scheduler = Scheduler(RUNGS, OBJECTIVES, no_values)
-    assert scheduler.next_action(waiting, 1.85).number == 1
+    assert scheduler.next_action(waiting, 0.95).number == 1
     # before there is a promoted one: the best of the most expensive third
-    assert scheduler.next_action(waiting[1:], 2.75).number == 2
+    assert scheduler.next_action(waiting[1:], 2.75, exhausted=True).number == 2
+    # without the budget for several: the trial with the most hypervolume
+    assert scheduler.next_action(waiting[1:], 1.6, exhausted=True).number == 1
     # a promoted trial is trained to the end
     further = [*waiting[:2], trial(2, "PAUSED", 9.0, (2.1, 1.9)), *waiting[3:]]
     assert scheduler.next_action(further, 1.85).number == 2
