@@ -259,8 +259,8 @@ class CandidateSampler(BaseSampler):
     def _stratified_candidate(self, state: SamplerState) -> Candidate | None:
         """Startup candidate: a quantile of the costs of random feasible candidates.
 
-        The startup covers the whole range of costs, from the cheapest to the most expensive
-        candidates.
+        The quantiles are those of the van der Corput sequence, 1/2, 1/4, 3/4, 1/8, …, which cover
+        the range of costs also if few candidates are trained.
         """
         n_started = len(state.identities)
         if n_started >= self.n_startup_trials:
@@ -273,8 +273,9 @@ class CandidateSampler(BaseSampler):
         samples = [self.sample_random(state) for _ in range(N_STRATIFICATION_SAMPLES)]
         feasible = sorted((sample for sample in samples if state.facts(sample.params).is_feasible),
                           key=log_cost)
-        return feasible[int(len(feasible) * (n_started + 0.5)
-                            / self.n_startup_trials)] if feasible else None
+        reversed_bits = int(f"{n_started + 1:b}"[::-1], 2)
+        quantile = reversed_bits / 2 ** (n_started + 1).bit_length()
+        return feasible[int(len(feasible) * quantile)] if feasible else None
 
 
 class RandomSampler(CandidateSampler):

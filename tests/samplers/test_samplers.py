@@ -4,6 +4,7 @@ from collections import Counter
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 
+import numpy as np
 import optuna
 import pytest
 
@@ -11,7 +12,8 @@ from scalesearch.errors import UserError
 from scalesearch.samplers import SAMPLER_NAMES, SamplerSpec, make_sampler
 from scalesearch.samplers.candidate import candidate_key
 from scalesearch.samplers.candidate_sampler import GridSampler, RandomSampler
-from scalesearch.samplers.trial_history import ARCHITECTURE, COSTS
+from scalesearch.samplers.trial_history import ARCHITECTURE
+from scalesearch.spaces import Space
 from tests.errors import refuses
 from tests.samplers.pools import OBJECTIVES, SPACE, Searched, feasible_networks, network
 
@@ -109,9 +111,14 @@ def test_grid_proposes_each_candidate_once():
     assert len({candidate_key(trial.params) for trial in study.trials}) == 4
 
 
-def test_first_proposals_of_local_are_spread_over_the_costs():
-    costs = [trial.user_attrs[COSTS]["params.total"] for trial in Searched("local").run(4).started]
-    assert 2 * max(costs[:2]) < min(costs[2:])  # all four are of the beginning
+@pytest.mark.parametrize("name", ["bayes", "local"])
+def test_first_proposals_are_spread_over_the_costs(name):
+    """The middle, a quarter, three quarters and an eighth of the feasible candidates."""
+    space = Space.parse("space: wide\nwidth: 8..512 step 8\nencoder: { depth: 1, heads: 2 }\n"
+                        "decoder: { depth: 1, heads: 2 }\n")
+    widths = [[search.start().params["width"] for _ in range(4)]
+              for search in (Searched(name, seed=seed, space=space) for seed in range(4))]
+    assert np.mean(widths, 0).argsort().tolist() == [3, 1, 0, 2]
 
 
 @pytest.mark.parametrize("name", names("grid", "nsga2"))
