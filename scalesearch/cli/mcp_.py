@@ -48,13 +48,13 @@ class CommandTool:
     Attributes:
         path: words of the command, such as ("study", "status").
         fixed: options that every call has.
-        hidden: parameters that a call cannot set.
+        hidden: names of parameters that a call cannot set.
         trains: whether the command runs in the background and trains models.
     """
 
     path: tuple[str, ...]
     fixed: tuple[str, ...] = ("--json",)
-    hidden: tuple[str, ...] = ("as_json",)
+    hidden: tuple[str, ...] = ("json",)
     trains: bool = False
 
     @property
@@ -73,8 +73,10 @@ class CommandTool:
     @property
     def parameters(self) -> dict[str, click.Parameter]:
         """Parameters of the tool by name; a tool that only reads has no output files."""
-        return {parameter.name: parameter for parameter in self.command.params
-                if parameter.name and parameter.expose_value and parameter.name not in self.hidden
+        parameters = {argument_name(parameter): parameter for parameter in self.command.params
+                      if parameter.expose_value}
+        return {name: parameter for name, parameter in parameters.items()
+                if name not in self.hidden
                 and (self.trains or not isinstance(parameter.type, OutputPath))}
 
     @property
@@ -110,13 +112,20 @@ class CommandTool:
 
 TOOLS = {"_".join(tool.path): tool for tool in (
     CommandTool(("check",)), CommandTool(("cost",)), CommandTool(("feasible",)),
-    CommandTool(("solve",)), CommandTool(("study", "status")), CommandTool(("study", "front")),
+    CommandTool(("solve",)), CommandTool(("study", "status")),
+    CommandTool(("study", "front"), hidden=("json", "csv", "latex")),
     CommandTool(("study", "best")), CommandTool(("study", "show")))}
 TOOLS["study_plan"] = CommandTool(
     ("study", "run"), ("--json", "--dry-run", "--measure=0"),
-    ("as_json", "dry_run", "measure", "resume"))
+    ("json", "dry_run", "measure", "resume"))
 TOOLS["study_run"] = CommandTool(
-    ("study", "run"), (), ("as_json", "dry_run", "measure"), trains=True)
+    ("study", "run"), (), ("json", "dry_run", "measure"), trains=True)
+
+
+def argument_name(parameter: click.Parameter) -> str:
+    """Return the name of a parameter in a call: that of its option, such as ``budget``."""
+    option = next((option for option in parameter.opts if option.startswith("--")), "")
+    return option[2:].replace("-", "_") or str(parameter.name)
 
 
 def parameter_schema(parameter: click.Parameter) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 
@@ -61,9 +62,18 @@ def test_schemas_are_valid_and_reading_tools_write_no_files(name: str) -> None:
     assert all("description" in argument for argument in schema["properties"].values())
 
 
+@pytest.mark.parametrize("name", TOOLS)
+def test_arguments_have_the_names_of_the_options(name: str) -> None:
+    options = {option for parameter in TOOLS[name].command.params for option in parameter.opts}
+    arguments = TOOLS[name].parameters
+    assert {f"--{argument.replace('_', '-')}" for argument, parameter in arguments.items()
+            if isinstance(parameter, click.Option)} <= options
+    assert not {"json", "csv", "latex"} & {*arguments}  # the result is always JSON
+
+
 @pytest.mark.full
 def test_results_are_those_of_the_command_line(tmp_path: Path) -> None:
-    result = call(tmp_path, "cost", files=["transformer"], settings=["encoder.depth=2"], vocab=8000)
+    result = call(tmp_path, "cost", files=["transformer"], set=["encoder.depth=2"], vocab=8000)
     printed = subprocess.run(
         [sys.executable, "-m", "scalesearch", "cost", "transformer", "--set", "encoder.depth=2",
          "--vocab", "8000", "--json"], capture_output=True, text=True, check=True).stdout
@@ -73,10 +83,10 @@ def test_results_are_those_of_the_command_line(tmp_path: Path) -> None:
 def test_file_may_be_given_as_text(tmp_path: Path) -> None:
     report = call(tmp_path, "check", file=SPACE, samples=5).structured_content
     assert report["size"] == 2 and report["problems"] == []
-    counts = call(tmp_path, "feasible", file=SPACE, budgets=["params.total <= 1"])
+    counts = call(tmp_path, "feasible", file=SPACE, budget=["params.total <= 1"])
     assert counts.structured_content and not counts.is_error  # exit status 1: none fits
     solution = call(tmp_path, "solve", file="transformer", goal="max width",
-                    budgets=["params.total <= 10M"]).structured_content["solutions"][0]
+                    budget=["params.total <= 10M"]).structured_content["solutions"][0]
     assert solution["best"]["value"] == 165
 
 
@@ -92,7 +102,7 @@ def test_errors_are_those_of_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_study_is_planned_started_and_read(tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    study: dict[str, Any] = {"study": "quick", "trials": 1, "settings": [
+    study: dict[str, Any] = {"study": "quick", "trials": 1, "set": [
         "recipe={preset: quick, steps: 4}", "data.vocab=500", f"out={folder}"]}
     plan = call(tmp_path, "study_plan", **study).structured_content
     assert plan["out"] == str(folder) and not folder.exists()
