@@ -50,7 +50,7 @@ def command(file: str, settings: tuple[str, ...], samples: int, seed: int, expor
 
     All errors of the file are reported with their positions. The share of candidates that meet each
     constraint is estimated from candidates with uniformly sampled parameters.
-    `scalesearch feasible` estimates the share of all configurations instead.
+    `scalesearch feasible` counts configurations instead, exactly if possible.
 
     \b
     Example: scalesearch check transformer --set encoder.depth=2..8
@@ -212,6 +212,7 @@ def _format_number(number: int | float) -> str:
 
 def print_report(report: dict[str, Any], is_valid: bool) -> None:
     """Print the report as tables."""
+    from scalesearch.cost import load_protocol
     from scalesearch.spaces.parameters.count import format_space_size, make_parameters_table
 
     parameters = report["parameters"]
@@ -223,14 +224,11 @@ def print_report(report: dict[str, Any], is_valid: bool) -> None:
     for note in report["notes"]:
         print_text(f"warning: {note}")
     if report["n_samples"]:
-        sizes = ", ".join(f"{key} {value}"
-                          for key, value in report["protocol"].items() if key != "name")
-        protocol = f"{report['protocol']['name']}{f' ({sizes})' if sizes else ''}"
         subject = "the candidate"
         if parameters:
             subject = (f"{format_count(report['n_samples'], 'random candidate')} "
                        f"(seed {report['seed']})")
-        print_text(f"{subject}, protocol {protocol}")
+        print_text(f"{subject}, protocol {load_protocol(report['protocol'])}")
         rates = (report["buildable"], *report["constraints"], *report["budgets"],
                  report["all_conditions"], *report["exportable"])
         n_samples = report["n_samples"]

@@ -44,10 +44,7 @@ def test_tables(file):
     assert "tiny is valid: 3 parameters, 18 configurations" in output
     assert "encoder.depth" in output
     assert "2..4" in output
-    assert (
-        "50 random candidates (seed 0), protocol forward (source 10, target 10, vocab 100)"
-        in output
-    )
+    assert "50 random candidates (seed 0), protocol forward (S=10, T=10, V=100)" in output
     assert "decoder.depth < encoder.depth" in output
     assert "small: params.total <= 300k" in output
 
