@@ -1,7 +1,12 @@
 """The snapshot of the messages is current, and every error code is documented."""
 
+from pathlib import Path
+
 import pytest
 
+from scalesearch.cli.check import check_space
+from scalesearch.cli.options import load_space
+from scalesearch.spaces import ConfigError
 from tools.messages import Message, Package, entry, is_current
 from tools.pages import load_errors
 
@@ -31,6 +36,23 @@ def test_every_code_is_documented(package: Package) -> None:
     documented = set(load_errors().codes)
     assert sorted(package.codes() - documented) == [], "codes without an entry"
     assert sorted(documented - package.codes()) == [], "entries without a code"
+
+
+@pytest.mark.parametrize("code", [
+    "bad-range", "bad-syntax", "bad-value", "bad-variants", "cost-too-early", "depends-on-itself",
+    "group-not-value", "missing-key", "never-true", "not-bytes", "not-yaml", "unbuildable",
+    "unknown-function", "unknown-key", "unknown-name", "unknown-schedule", "unknown-variant",
+    "unused-key"])
+def test_documented_example_of_a_space_causes_the_error(code: str, tmp_path: Path) -> None:
+    example = load_errors().codes[code]["example"]
+    has_width = code == "missing-key" or "width" in example or "widht" in example
+    file = tmp_path / "space.yaml"
+    file.write_text(example if has_width else f"width: 64\n{example}")
+    try:
+        _, problems = check_space(load_space(str(file), ()), 10, 0, False)
+    except ConfigError as error:
+        problems = [*error.problems]
+    assert code in {problem.code for problem in problems}
 
 
 def messages_of(text: str) -> list[Message]:
