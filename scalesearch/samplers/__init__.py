@@ -39,6 +39,7 @@ OPTUNA_ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 SAMPLER_NAMES = (*BUILT_IN_SAMPLERS, *OPTUNA_ALIASES)
 _MODULE_BY_NAME = {class_name: module for module, class_name in BUILT_IN_SAMPLERS.values()} | {
+    "CandidateSampler": "candidate_sampler",  # the base class of samplers of other packages
     "FeasibleRegion": "feasible_region", "CandidateFacts": "candidate_facts",
     "OptunaSamplerAdapter": "optuna_adapter", "decode_params": "encoding",
     "suggest_params": "encoding"}  # for studies that users create with Optuna
