@@ -68,7 +68,7 @@ def trials_frame(records: Iterable[Record], objectives: Iterable[str],
                                      "is_in_space", *names, *TRAINING_COLUMNS, "rung_loss",
                                      "seeds"])
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys(key for row in rows for key in row):
+    for name in merge_names(rows):
         # parameters are objects, because pandas converts 2 to 2.0 in a column with missing values
         columns[name] = (pd.Series([row.get(name, "") for row in rows], dtype=object)
                          if name.startswith(PARAM_PREFIX) else [row.get(name) for row in rows])
@@ -90,6 +90,27 @@ def trials_frame(records: Iterable[Record], objectives: Iterable[str],
     table = pd.DataFrame(columns)
     table.insert(2, "front", [number in front for number in table["trial"]])
     return table.sort_values("trial", kind="stable").reset_index(drop=True)
+
+
+def merge_names(rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the names of all rows; each new one follows the name before it in its row.
+
+    Example:
+        >>> merge_names([["ffn", "relu.hidden", "depth"], ["ffn", "geglu.hidden", "depth"]])
+        ['ffn', 'geglu.hidden', 'relu.hidden', 'depth']
+    """
+    merged: list[str] = []
+    for row in rows:
+        if {*merged}.issuperset(row):
+            continue
+        position = 0
+        for name in row:
+            if name in merged:
+                position = merged.index(name)
+            else:
+                merged.insert(position, name)
+            position += 1
+    return merged
 
 
 def value_columns(objectives: Iterable[str]) -> list[str]:

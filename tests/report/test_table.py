@@ -75,6 +75,16 @@ def test_lines_list_differing_and_shared_params():
     assert architecture_lines(table[:0], ["depth", "norm"]) == []
 
 
+def test_params_of_a_type_follow_it_in_all_trials():
+    sizes = [{"ffn": "relu", "relu.hidden": 64, "depth": 2},
+             {"ffn": "geglu", "geglu.hidden": 32, "depth": 1}]
+    table = trials_table([record(number, 1.0, 10, 10, **params)
+                          for number, params in enumerate(sizes)], OBJECTIVES)
+    assert architecture_lines(table, [*sizes[0], *sizes[1]]) == [
+        "trial 0: ffn relu, relu.hidden 64, depth 2",
+        "trial 1: ffn geglu, geglu.hidden 32, depth 1"]
+
+
 @pytest.mark.parametrize("count", [2, 40])
 def test_all_differing_params_are_shown(count):
     trials = [record(number, 20.0 + number, 10 + number, 10,

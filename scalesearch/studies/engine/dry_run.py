@@ -16,7 +16,7 @@ from scalesearch.errors import UserError, option
 from scalesearch.files import read_json, why_not_writable
 from scalesearch.pareto.noise import format_percent
 from scalesearch.report.labels import format_value
-from scalesearch.report.table import PARAM_PREFIX, architecture_lines
+from scalesearch.report.table import PARAM_PREFIX, architecture_lines, merge_names
 from scalesearch.spaces.assembly.architecture import assemble, describe_uneven_heads
 from scalesearch.spaces.schema.builtin import named_config
 from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
@@ -243,7 +243,7 @@ class DryRun:
         rows = [{f"{PARAM_PREFIX}{name}": value
                  for name, value in named_config(trial.config).items() if name in trial.params}
                 for trial in self.proposals]
-        trials = pd.DataFrame(rows, dtype=object).fillna("")
+        trials = pd.DataFrame(rows, columns=merge_names(rows), dtype=object).fillna("")
         trials["trial"] = [trial.number for trial in self.proposals]
         trials["label"] = None
         return architecture_lines(trials, {name for trial in self.proposals

@@ -91,6 +91,18 @@ def test_dry_run_prints_the_hyperparameters_of_proposals(tmp_path, monkeypatch):
         assert sorted(", ".join(printed).split(", ")) == sorted(values)
 
 
+def test_sizes_of_a_type_follow_it_in_each_proposal(tmp_path, monkeypatch):
+    types = "{{ one of: {{ relu: {{ hidden: 16 | 24 }}, geglu: {{ hidden: 8 | 16 }} }} }}"
+    study = STUDY.replace("{{ relu: {{ hidden: 16 | 24 }} }}", types)
+    study = study.replace("heads: 2", "heads: 2 | 4")
+    monkeypatch.setattr(sys.modules[__name__], "STUDY", study)
+    _, text = dry_run_text(tmp_path, monkeypatch, width="16 | 24", trials=6)
+    for ffn in ("relu", "geglu"):
+        assert f"encoder.ffn {ffn}, encoder.ffn.{ffn}.hidden" in text
+    assert all(line.index("ffn.") < line.index("decoder.heads") for line in text.splitlines()
+               if line.startswith("trial ") and "decoder.heads" in line)
+
+
 def test_names_of_weights_are_broken_at_dots(tmp_path, monkeypatch):
     _, text = dry_run_text(tmp_path, monkeypatch, console_width=80)
     table = text[text.index("Learning rates of"):]
