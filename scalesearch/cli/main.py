@@ -106,12 +106,15 @@ def app() -> None:
 
 
 def _print_json_problems(error: UserError | click.ClickException) -> None:
-    """After ``--json``, print the problems of an error on standard output, for programs."""
+    """After ``--json``, print the problems of an error on standard output, for programs.
+
+    They are one line, because `translate --json` has a value per line.
+    """
     if "--json" in sys.argv:
         from scalesearch.cli.options import print_json, problem_records
 
         with suppress(BrokenPipeError):
-            print_json({"problems": problem_records(error)})
+            print_json({"problems": problem_records(error)}, indent=None)
 
 
 def main() -> None:

@@ -384,9 +384,9 @@ def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:
     print_json({**record, "conventions": protocol.conventions})
 
 
-def print_json(value: Any) -> None:
-    """Print JSON with escaped control characters."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """Print JSON with escaped control characters; on one line if ``indent`` is None."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
     print_data(CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text))
 
 

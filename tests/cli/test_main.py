@@ -119,7 +119,8 @@ def test_json_of_invalid_file_lists_problems(arguments, monkeypatch, capsys, tmp
 def test_json_of_error_without_place(arguments, code, help, monkeypatch, capsys):
     assert status(monkeypatch, *arguments, "--json") == 2
     captured = capsys.readouterr()
-    [problem] = json.loads(captured.out)["problems"]
+    [line] = captured.out.splitlines()  # as each translation of `translate --json`
+    [problem] = json.loads(line)["problems"]
     assert (problem["line"], problem["code"], problem["help"]) == (None, code, help)
     assert problem["message"] in captured.err
 
