@@ -114,6 +114,8 @@ def column_unit(name: str, protocol: ProtocolDict | None = None,
     label = METRICS[plain].label if plain in METRICS else ""
     if plain in COST_LABELS or group in COST_LABELS:
         label = plain_label(plain if plain in COST_LABELS else group, protocol)
+        if group != "flops":
+            label = label[0].lower() + label[1:]
     unit = label.partition("(")[2].rpartition(")")[0]  # Loss (nats per token)
     return unit or label or COLUMN_UNITS.get(plain.rpartition("_")[2], "")
 
