@@ -6,7 +6,6 @@ import importlib
 import os
 import select
 import sys
-from contextlib import suppress
 from io import TextIOWrapper
 
 import click
@@ -90,8 +89,7 @@ class LazyGroup(click.Group):
             pipe.register(sys.stdout.fileno(), 0)
             if not any(event & select.POLLERR for _, event in pipe.poll(0)):  # it has a reader
                 raise
-            # Otherwise flushing the output at exit fails.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -113,8 +111,28 @@ def _print_json_problems(error: UserError | click.ClickException) -> None:
     if "--json" in sys.argv:
         from scalesearch.cli.options import print_json, problem_records
 
-        with suppress(BrokenPipeError):
+        try:
             print_json({"problems": problem_records(error)}, indent=None)
+        except OSError:  # a closed pipe, or a full disk
+            _discard_output()
+
+
+def _discard_output() -> None:
+    """Discard the rest of standard output; flushing it at exit would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_output_full(error: OSError) -> bool:
+    """Return whether ``error`` comes from standard output, a file on a full disk."""
+    from scalesearch.files import DISK_FULL_ADVICE
+
+    if error.errno not in DISK_FULL_ADVICE:
+        return False
+    try:
+        os.write(sys.stdout.fileno(), b"\n")  # fails again if it is this file
+    except OSError:
+        return True
+    return False
 
 
 def main() -> None:
@@ -141,4 +159,10 @@ def main() -> None:
     except UserError as error:
         _print_json_problems(error)
         click.echo(escape_control_characters(error), err=True)
+        sys.exit(2)
+    except OSError as error:
+        if not _is_output_full(error):
+            raise
+        _discard_output()
+        click.echo(f"standard output: cannot be written: {error.strerror}", err=True)
         sys.exit(2)

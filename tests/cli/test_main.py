@@ -3,7 +3,8 @@
 import json
 import sys
 from io import BytesIO, StringIO, TextIOWrapper
-from subprocess import PIPE, Popen
+from pathlib import Path
+from subprocess import PIPE, Popen, run
 
 import click
 import pytest
@@ -148,6 +149,20 @@ def test_closed_output_pipe_is_not_an_error(verb):
     with Popen([sys.executable, "-m", "scalesearch", *verb], stdout=PIPE, stderr=PIPE) as verb:
         verb.stdout.close()
         assert (verb.wait(), verb.stderr.read()) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["cost", "transformer"], "standard output: cannot be written"),
+    (["cost", "transformer", "--json"], "standard output: cannot be written"),
+    (["cost", "no-such", "--json"], "no-such: no such file"),
+    (["cost", "--no-such", "--json"], "No such option")])
+def test_output_to_a_full_disk_exits_with_2(arguments, message):
+    with open("/dev/full", "w") as full:
+        done = run([sys.executable, "-m", "scalesearch", *arguments], stdout=full, stderr=PIPE,
+                   text=True)
+    assert done.returncode == 2
+    assert message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_other_broken_pipe_is_an_error(tmp_path):
