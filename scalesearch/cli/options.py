@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from scalesearch.config import MAX_BEAM, MAX_SEED
 from scalesearch.errors import UserError
+from scalesearch.files import replace_non_finite
 from scalesearch.library import require_packages, shipped_names
 from scalesearch.report.figures import FIGURE_METADATA
 from scalesearch.spaces.schema.cost_names import CACHE_TYPES
@@ -385,8 +386,11 @@ def print_costs(record: Mapping[str, Any], protocol: Protocol) -> None:
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Print JSON with escaped control characters; on one line if ``indent`` is None."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    """Print JSON with escaped control characters; on one line if ``indent`` is None.
+
+    NaN and infinite numbers, which JSON does not have, are null.
+    """
+    text = json.dumps(replace_non_finite(value), indent=indent, ensure_ascii=False)
     print_data(CONTROL_CHARACTERS.sub(lambda match: json.dumps(match[0])[1:-1], text))
 
 

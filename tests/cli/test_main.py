@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from scalesearch.cli import main as entry
 from scalesearch.cli.main import COMMANDS, app
-from scalesearch.cli.options import load_space
+from scalesearch.cli.options import load_space, print_json
 from scalesearch.terminal import (
     format_count,
     format_size,
@@ -124,6 +124,11 @@ def test_json_of_error_without_place(arguments, code, help, monkeypatch, capsys)
     [problem] = json.loads(line)["problems"]
     assert (problem["line"], problem["code"], problem["help"]) == (None, code, help)
     assert problem["message"] in captured.err
+
+
+def test_json_has_no_numbers_that_are_not_finite(capsys):
+    print_json({"loss": float("nan"), "scores": (1.5, float("-inf"))})
+    assert json.loads(capsys.readouterr().out) == {"loss": None, "scores": [1.5, None]}
 
 
 @pytest.mark.parametrize(("setting", "code"), [

@@ -10,7 +10,6 @@ import click
 from scalesearch.cli.options import option, print_json
 from scalesearch.cli.study.shared import load_study, snapshot_console, study_argument
 from scalesearch.errors import UserError
-from scalesearch.files import replace_non_finite
 from scalesearch.library import require_packages
 from scalesearch.terminal import format_count, make_table, open_console, print_text
 
@@ -106,7 +105,7 @@ def audit(study: str, out: Path | None, architectures: int, rates: str, rules: s
     with interrupt_on_signal():
         fairness = engine.run_audit(results, plan, runner, lambda line: print_text(line, console))
     if as_json:
-        print_json(replace_non_finite(asdict(fairness)))
+        print_json(asdict(fairness))
         return
     headings = ("architecture", "regret (loss)", f"regret ({fairness.metric})", "best recipe")
     rows = [(regret.architecture, f"{regret.loss_regret:.3g}",
@@ -139,7 +138,7 @@ def _audit_proxies(study: str, out: Path | None, metric: str | None, cost: str |
             metric, cost, columns, [read_table(Path(name)) for name in files], constraint,
             confidence)
     if as_json:
-        print_json(replace_non_finite(asdict(proxy_audit)))
+        print_json(asdict(proxy_audit))
         return
     console = snapshot_console()
     if proxy_audit.proxies:
