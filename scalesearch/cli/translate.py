@@ -54,11 +54,11 @@ def command(models: tuple[str, ...], input_file: Path | None, input_format: str 
     The model is trained or exported. Output lines are in the order of the input lines; the
     translation of a blank line is empty. The translation of a classifier is the most probable
     class, and its score the log-probability. Lines from a pipe or a terminal are translated as they
-    arrive. With --json, each line is an object with source, translation and score, and with nbest
-    if --nbest is above 1; after an error, the last one has problems. Several trained models form an
-    ensemble: they must share a vocabulary, and their probabilities are averaged. Trained models run
-    in the precision of their recipe: bf16 on processors with fast bf16, unless `precision: fp32` is
-    set.
+    arrive. With --json, each line is an object with source, translation and score (null if it is
+    unknown); cropped and reached_limit if they are true; and nbest if --nbest is above 1. After an
+    error, the last object has problems. Several trained models form an ensemble: they must share a
+    vocabulary, and their probabilities are averaged. Trained models run in the precision of their
+    recipe: bf16 on processors with fast bf16, unless `precision: fp32` is set.
 
     \b
     Example: scalesearch translate runs/model < input.txt > output.txt
