@@ -156,7 +156,7 @@ def test_closed_output_pipe_is_not_an_error(verb):
         assert (verb.wait(), verb.stderr.read()) == (0, b"")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(("arguments", "message"), [
     (["cost", "transformer"], "standard output: cannot be written"),
     (["cost", "transformer", "--json"], "standard output: cannot be written"),
