@@ -83,12 +83,15 @@ def measure(models: tuple[str, ...], format_name: str, quantize: str | None, set
 
     times: dict[str, list[latency.WallAndCpuTime]] = {model: [] for model in models}
     folders = {model: Path(model) for model in models}
+    trained = [model for model in models if not (folders[model] / ARTIFACT_FILE).is_file()]
+    if quantize and not trained:
+        raise UserError(f"--quantize {quantize}: all models are exported already; name the trained "
+                        "models, or remove the option", code="options-conflict")
+    format = get_format(format_name)
     with ExitStack() as stack:
-        for model in models:
-            if not (folders[model] / ARTIFACT_FILE).is_file():
-                format = get_format(format_name)
-                _, folders[model] = stack.enter_context(temporary_artifact(
-                    folders[model], format, resolve_quantization(format, quantize)))
+        for model in trained:
+            _, folders[model] = stack.enter_context(temporary_artifact(
+                folders[model], format, resolve_quantization(format, quantize)))
         artifacts = {model: read_json(folder / ARTIFACT_FILE, Artifact)
                      for model, folder in folders.items()}
         with latency.pinned_threads(setup.threads) as cores:

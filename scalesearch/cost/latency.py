@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import CROSS_MEMORY, SRC, VOCAB, Block, Size, iterate_cost_lines
+from scalesearch.blocks.seq2seq import EncoderOnly
 from scalesearch.blocks.sizes import evaluate_size, maximum
 from scalesearch.cost.artifact import QUANTIZED_ELEMENT_BYTES
 from scalesearch.cost.latency_model import DecodingSetup, LatencyModel, load_latency_model
@@ -76,8 +77,11 @@ def compute_features(block: Block, artifact: str, setup: DecodingSetup,
     """Features of an architecture by name; missing features are 0.
 
     Raises:
-        UnbuildableError: the format does not support the architecture.
+        UnbuildableError: the format does not support the architecture, or it is encoder-only.
     """
+    if isinstance(block, EncoderOnly):
+        raise UnbuildableError("protocol.latency", "the predicted latency is that of generating "
+                               "text, and this model is encoder-only")
     sums: FeatureSums = defaultdict(int, {CONSTANT: 1})
     add_features = (_add_plan_features if artifact.startswith("ctranslate2")
                     else _add_breakdown_features)

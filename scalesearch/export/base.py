@@ -60,9 +60,11 @@ class ExportFormat(ABC):
     has_decoder = True
     holds_two_vocabularies = True
 
-    @abstractmethod
     def unsupported_reasons(self, block: Block) -> list[str]:
         """List why the format cannot hold an architecture, without its packages."""
+        is_unsupported = self.has_decoder and isinstance(block, EncoderOnly)
+        return [f"{self.name} holds models that generate text, and this one is encoder-only"
+                ] * is_unsupported
 
     def notes(self, trained: Checkpoint) -> list[str]:
         """List facts about the export of a model that its user should know."""
@@ -186,8 +188,10 @@ def resolve_quantization(format: ExportFormat, quantization: str | None) -> str:
     Raises UserError if the format does not have the quantization.
     """
     if quantization not in (None, *format.quantizations):
-        raise UserError(f"{option('quantize', quantization)}: {format.name} supports "
-                        f"{', '.join(format.quantizations)}", code="unknown-quantization")
+        supported = ", ".join(format.quantizations)
+        raise UserError(f"{option('quantize', quantization)}: {format.name} does not support it; "
+                        f"supported: {supported}", help="none is float32",
+                        code="unknown-quantization")
     return quantization or format.quantizations[0]
 
 
@@ -197,10 +201,6 @@ def check_exportable(format: ExportFormat, block: object, quantization: str) -> 
     Raises UserError with every reason, and the formats that support it.
     """
     resolve_quantization(format, quantization)
-    if isinstance(block, EncoderOnly) and format.has_decoder:
-        raise UserError(f"{option('to', format.name)} holds models that generate text, and this "
-                        "one is encoder-only\nThese formats support it: torch",
-                        code="not-exportable")
     if reasons := format.unsupported_reasons(block):  # type: ignore[arg-type]
         others = [name for name in FORMAT_CLASSES if name != format.name
                   and not get_format(name).unsupported_reasons(block)]  # type: ignore[arg-type]

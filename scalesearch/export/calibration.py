@@ -24,7 +24,7 @@ from scalesearch.cost import Protocol, evaluate_cost
 from scalesearch.cost.latency import FEATURE_NAMES, compute_features
 from scalesearch.cost.latency_model import DecodingSetup, LatencyModel
 from scalesearch.data import DataSpec, Tokenizer
-from scalesearch.errors import UserError
+from scalesearch.errors import UserError, option
 from scalesearch.export.base import ExportFormat
 from scalesearch.export.latency import (
     LatencyStatistics,
@@ -42,6 +42,8 @@ from scalesearch.terminal import format_count
 from scalesearch.training.checkpoint import Checkpoint
 from scalesearch.training.recipe import Recipe
 
+MIN_MEASUREMENTS = 9  # of a fit with finite prediction intervals
+MAX_RELATIVE_ERROR = 0.1  # of a fit that needs no advice
 SAMPLES_PER_MEASUREMENT = 20  # random candidates per measured one
 FloatArray = NDArray[np.float64]
 CalibrationProgress = Callable[[str, int, int], None]
@@ -169,22 +171,27 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
     count = settings.n_fitted + settings.n_held_out
     rng = random.Random(settings.seed)
     candidates = dict[str, CalibrationCandidate]()
-    n_rejected = 0
+    rejections: list[str] = []
     for _ in range(SAMPLES_PER_MEASUREMENT * count):
         candidate = _sample_candidate(space, protocol, settings, rng)
         if candidate is None:
             continue
-        if format.unsupported_reasons(candidate.architecture.block):
-            n_rejected += 1
+        if reasons := format.unsupported_reasons(candidate.architecture.block):
+            rejections.append(reasons[0])
         else:
             candidates.setdefault(candidate.architecture.id, candidate)
     if len(candidates) < count:
+        fewer = [f"set smaller {option('measurements')} and {option('held-out')}"] * (
+            len(candidates) >= MIN_MEASUREMENTS)
+        other = [f"choose another format ({option('to')}), because {format.name} does not support "
+                 f"the first of {len(rejections)} candidates: {rejections[0]}"
+                 for _ in rejections[:1]]
         raise UserError(f"{settings.space}: {len(candidates)} of "
                         f"{SAMPLES_PER_MEASUREMENT * count:,} random candidates are distinct, can "
                         "be built, meet the constraints of the space and are supported by "
                         f"{format.name}; {count} are required",
-                        help=f"{'measure fewer' if candidates else 'choose another format'}, or "
-                        "widen the space", code="too-few-candidates")
+                        help=", or ".join([*fewer, "widen the space", *other]),
+                        code="too-few-candidates")
     names = list(candidates)
     logs = np.log1p(np.stack([candidate.features for candidate in candidates.values()]))
     scale = logs.std(0)
@@ -193,7 +200,8 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
     fitted = [central, *farthest_points(euclidean_distances(points), [central],
                                         range(len(names)), settings.n_fitted - 1)]
     held_out = rng.sample(sorted(set(range(len(names))) - set(fitted)), settings.n_held_out)
-    return {names[index]: candidates[names[index]] for index in (*fitted, *held_out)}, n_rejected
+    return {names[index]: candidates[names[index]] for index in (*fitted, *held_out)}, len(
+        rejections)
 
 
 def _sample_candidate(space: Space, protocol: Protocol, settings: CalibrationSettings,
@@ -231,7 +239,7 @@ def fit_latency_model(candidates: Mapping[str, CalibrationCandidate],
                       times: list[dict[str, WallAndCpuTime]], settings: CalibrationSettings,
                       versions: dict[str, str], n_rejected: int) -> LatencyModel:
     """Fit a latency model to measured times; predict the held-out candidates with it."""
-    latencies = {name: LatencyStatistics.from_times([(row[name][0], row[name][1]) for row in times])
+    latencies = {name: LatencyStatistics.from_times([row[name] for row in times], settings.clock)
                  for name in candidates}
     targets = np.array([latency.cpu if settings.clock == "cpu" else latency.p50
                         for latency in latencies.values()])
@@ -286,21 +294,27 @@ def nonnegative_least_squares(features: FloatArray, targets: FloatArray) -> Floa
 
 def summarize_fit(fit: LatencyModel) -> Iterator[str]:
     """Describe the measured times and the prediction error, line by line."""
-    times = [candidate["p50"] for candidate in fit.candidates]
+    key = "cpu" if fit.clock == "cpu" else "p50"
+    times = [candidate[key] for candidate in fit.candidates]
     n_unstable = sum(candidate["is_unstable"] for candidate in fit.candidates)
     yield str(fit)
-    yield (f"p50 {min(times):.3g} to {max(times):.3g} ms per sentence; {fit.rounds} rounds; "
+    yield (f"{'median CPU time' if key == 'cpu' else key} {min(times):.3g} to {max(times):.3g} ms "
+           f"per sentence; {fit.rounds} rounds; "
            f"{n_unstable} of {len(times)} unstable; "
            f"{format_count(fit.left_out, 'sample')} left out because the "
            "format does not support them")
+    if fit.mean_relative_error > MAX_RELATIVE_ERROR:
+        yield (f"The error is above {MAX_RELATIVE_ERROR:.0%}. Measure on an idle machine, with "
+               "more --rounds or --measurements, or with --clock cpu")
     if fit.others:
         measured, predicted, low, high = (
-            np.array([candidate[key] for candidate in fit.others])
-            for key in ("cpu" if fit.clock == "cpu" else "p50", "held_out", "low", "high"))
+            np.array([candidate[name] for candidate in fit.others])
+            for name in (key, "held_out", "low", "high"))
         errors = 100 * np.abs(predicted / measured - 1)
         inside = 100 * ((low <= measured) & (measured <= high))
         yield (f"{len(measured)} held-out models: mean error {errors.mean():.1f} %, median "
-               f"{np.median(errors):.1f} %; {inside.mean():.0f} % are within their 90 % intervals")
+               f"{np.median(errors):.1f} %; {inside.mean():.0f} % are within their 90 % intervals. "
+               "The error of the fit leaves out one fitted model at a time")
     for name, weight in zip(fit.features, fit.weights):
         if weight:
             yield f"  {name}: {weight:.3g} ms each"

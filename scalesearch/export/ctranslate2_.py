@@ -63,7 +63,7 @@ class CTranslate2Format(ExportFormat):
     runtime = "ctranslate2"
 
     def unsupported_reasons(self, block: Block) -> list[str]:
-        return find_unsupported_parts(block)
+        return super().unsupported_reasons(block) or find_unsupported_parts(block)
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         from ctranslate2.specs.model_spec import index_spec

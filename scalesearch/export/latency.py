@@ -47,7 +47,8 @@ class LatencyStatistics:
     Attributes:
         p50, p90: percentiles of the wall time of the rounds.
         cpu: median CPU time of the process, over all its threads.
-        is_unstable: whether the medians of two interleaved halves of the rounds differ by over 3 %.
+        is_unstable: whether the medians of two interleaved halves of the rounds differ by over 3 %,
+            of the time on one of the clocks.
     """
 
     p50: float
@@ -57,12 +58,12 @@ class LatencyStatistics:
     is_unstable: bool
 
     @classmethod
-    def from_times(cls, times: Sequence[WallAndCpuTime]) -> LatencyStatistics:
-        """Compute the statistics of at least three rounds."""
+    def from_times(cls, times: Sequence[WallAndCpuTime], clock: str = "wall") -> LatencyStatistics:
+        """Compute the statistics of at least three rounds; ``clock`` is that of ``is_unstable``."""
         wall, cpu = zip(*times)
         # Each half takes every second pair of rounds: a pair has one round in each direction.
         halves: tuple[list[float], list[float]] = ([], [])
-        for index, milliseconds in enumerate(wall):
+        for index, milliseconds in enumerate(cpu if clock == "cpu" else wall):
             halves[index // 2 % 2].append(milliseconds)
         first, second = map(statistics.median, halves)
         p90 = statistics.quantiles(wall, n=10, method="inclusive")[-1]
@@ -72,10 +73,17 @@ class LatencyStatistics:
 
 @contextmanager
 def pinned_threads(threads: int) -> Iterator[list[int]]:
-    """Pin this thread and those that it starts to ``threads`` cores; yield the cores."""
+    """Pin this thread and those that it starts to ``threads`` cores; yield the cores.
+
+    Raises:
+        UserError: this process may use fewer cores.
+    """
     import torch
 
     allowed_cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
+    if allowed_cores and threads > len(allowed_cores):
+        raise UserError(f"{option('threads', threads)}: each thread needs its own core, and this "
+                        f"process may use {len(allowed_cores)}", code="too-few-cores")
     cores = sorted(allowed_cores)[-threads:]  # the first core does most of the system's own work
     previous_threads = torch.get_num_threads()
     torch.set_num_threads(threads)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from scalesearch.blocks.core import BOS, Block
+from scalesearch.blocks.core import BOS
 from scalesearch.errors import UserError
 from scalesearch.export.base import ArtifactDecoder, ExportFormat, RankedHypotheses
 from scalesearch.files import copy_files
@@ -29,9 +29,6 @@ class TorchFormat(ExportFormat):
 
     name = "torch"
     has_decoder = False
-
-    def unsupported_reasons(self, block: Block) -> list[str]:
-        return []
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         assert trained.folder is not None

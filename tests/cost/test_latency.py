@@ -17,6 +17,7 @@ from scalesearch.library import find_file
 from scalesearch.spaces import Space, read_space
 from scalesearch.spaces.assembly.architecture import assemble
 from scalesearch.studies.trials.evaluator import Evaluator
+from tests.architectures import transformer_config
 from tests.cost.fits import fit_file, fit_of
 from tests.errors import refuses
 
@@ -78,6 +79,11 @@ def test_unavailable_predictions_are_rejected(tmp_path) -> None:
     protocol = load_protocol({"vocab": 300, "latency": fit_file(tmp_path, "ctranslate2-int8")})
     with refuses("unbuildable", "ctranslate2"):
         evaluate_cost(block("anthe"), protocol)["latency.predicted"]
+    encoder = assemble(transformer_config(model="encoder-only", classes=3)).block
+    for artifact in ("ctranslate2-int8", "onnx-none"):  # a pass over a text was its latency
+        protocol = load_protocol({"vocab": 300, "latency": fit_file(tmp_path, artifact)})
+        with refuses("unbuildable", "encoder-only"):
+            evaluate_cost(encoder, protocol)["latency.predicted"]
 
 
 def test_interval_contains_the_prediction(tmp_path) -> None:

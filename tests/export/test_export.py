@@ -257,6 +257,8 @@ def test_unsupported_model_is_refused_with_other_formats(trained_folder, tmp_pat
         export_model(gated, tmp_path / "out", get_format("ctranslate2"), "int8", None)
     with refuses("unknown-quantization", "int8, int16, bf16, none"):
         export_model(trained, tmp_path / "out", get_format("ctranslate2"), "int4", None)
+    with refuses("unknown-quantization", "torch does not support it; supported: none; none is"):
+        export_model(trained, tmp_path / "out", get_format("torch"), "int8", None)
 
 
 @pytest.mark.parametrize("is_fast", [True, False])

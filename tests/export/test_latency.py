@@ -18,7 +18,7 @@ from scalesearch.cost.latency_model import (
     load_latency_model,
 )
 from scalesearch.export import calibration
-from scalesearch.export.base import ArtifactDecoder
+from scalesearch.export.base import ArtifactDecoder, get_format
 from scalesearch.export.calibration import (
     CalibrationSettings,
     calibrate_latency,
@@ -35,10 +35,10 @@ from scalesearch.export.latency import (
     pinned_threads,
 )
 from scalesearch.export.torch_ import TorchDecoder, TorchFormat
-from scalesearch.library import find_file
-from scalesearch.spaces import read_space
+from scalesearch.spaces import Space, read_space
 from scalesearch.tasks import TASKS
 from scalesearch.training import read_checkpoint, train
+from tests.cost.fits import fit_of
 from tests.errors import refuses
 from tests.export.models import VOCAB, architecture, sentences, untrained
 from tests.tasks.small import corpus_of, model_for
@@ -86,6 +86,9 @@ def test_measurement_with_different_halves_is_unstable(slower: float, unsteady: 
     assert not LatencyStatistics.from_times([(10 * (slower if round_index % 2 else 1.0), 3.0)
                                              for round_index in range(12)]).is_unstable
     assert statistics.p50 <= statistics.p90
+    cpu_times = [(3.0, wall) for wall, _ in times]  # the clock of a calibration can be another one
+    assert not LatencyStatistics.from_times(cpu_times).is_unstable
+    assert LatencyStatistics.from_times(cpu_times, "cpu").is_unstable == unsteady
 
 
 def test_cpu_affinity_is_restored() -> None:
@@ -95,6 +98,9 @@ def test_cpu_affinity_is_restored() -> None:
     with pinned_threads(1) as cores:
         assert os.sched_getaffinity(0) == set(cores) and len(cores) == 1
     assert os.sched_getaffinity(0) == before
+    with refuses("too-few-cores", str(len(before)), place="--threads"), \
+            pinned_threads(len(before) + 1):
+        pass
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -207,13 +213,37 @@ def test_calibration_resumes_and_predicts_all_candidates(job, tmp_path, monkeypa
                for candidate in fit.others) and "2 held-out models" in summary
 
 
-@pytest.mark.full
-def test_small_space_cannot_be_calibrated(job, tmp_path) -> None:
-    space = read_space(find_file("small/plain", "spaces"))
-    with refuses("too-few-candidates", "few"):
-        calibrate_latency(space, load_protocol(job.protocol), CTranslate2Format(), job,
+@pytest.mark.parametrize(("text", "format", "reason"), [
+    ("width: 16", "ctranslate2", None),
+    ("width: 16\nencoder: { gate: QgV }", "ctranslate2", "gate QgV"),
+    ("width: 16\nmodel: encoder-only", "onnx", "encoder-only"),
+    ("width: 16\nmodel: encoder-only", "huggingface", "encoder-only")])
+def test_small_space_cannot_be_calibrated(
+        text: str, format: str, reason: str | None, job, tmp_path) -> None:
+    """Encoder-only models failed while they were exported."""
+    job = replace(job, format=format, quantization="none")
+    with refuses("too-few-candidates", "widen the space", *([reason] if reason else [])) as error:
+        calibrate_latency(Space.parse(text), load_protocol(job.protocol), get_format(format), job,
                           tmp_path / "fit.json")
+    assert "--measurements" not in str(error.value)  # fewer than nine are no fit
+    assert ("--to" in str(error.value)) == bool(reason)
     assert not (tmp_path / "fit.json.work").exists()
+
+
+def test_number_of_measurements_can_be_lowered(job, tmp_path) -> None:
+    with refuses("too-few-candidates", "--measurements", "--held-out"):
+        calibrate_latency(read_space(tmp_path / "few.yaml"), load_protocol(job.protocol),
+                          CTranslate2Format(), replace(job, n_held_out=90), tmp_path / "fit.json")
+
+
+def test_summary_of_a_fit_has_the_time_of_its_clock_and_advice() -> None:
+    candidates = [{"p50": 9.0, "cpu": 3.0, "is_unstable": False}]
+    accurate, inaccurate = ("\n".join(calibration.summarize_fit(
+        fit_of(clock=clock, candidates=candidates, residuals=[error] * 20)))
+        for clock, error in (("cpu", 0.09), ("wall", 0.11)))
+    assert "median CPU time 3 to 3 ms" in accurate and "--clock cpu" not in accurate
+    assert "p50 9 to 9 ms" in inaccurate and "above 10%" in inaccurate
+    assert "--clock cpu" in inaccurate
 
 
 @pytest.mark.full
@@ -236,6 +266,8 @@ def test_training_run_and_artifact_are_measured(trained_folder, tmp_path) -> Non
         False,
     ]
     assert report["device"]["threads"] == 1
+    with refuses("options-conflict", place="--quantize int8"):  # it would have no effect
+        raise CliRunner().invoke(command, ["measure", str(out), "--quantize", "int8"]).exception
 
 
 @pytest.mark.full

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from scalesearch.blocks.core import PAD, Block
+from scalesearch.blocks.core import PAD
 from scalesearch.blocks.seq2seq import DecoderOnly
 from scalesearch.cost import load_protocol
 from scalesearch.data import BOS, EOS, UNK
@@ -58,9 +58,6 @@ class HuggingFaceFormat(ExportFormat):
     runtime = "transformers"
     install_extra = "huggingface"
     holds_two_vocabularies = False
-
-    def unsupported_reasons(self, block: Block) -> list[str]:
-        return []
 
     def notes(self, trained: Checkpoint) -> list[str]:
         search = _find_class(trained)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from scalesearch.export.base import ArtifactDecoder, ExportFormat
 
 if TYPE_CHECKING:
-    from scalesearch.blocks.core import Block
     from scalesearch.training.checkpoint import Checkpoint
 
 WEIGHTS_FILE = "weights.bin"
@@ -29,9 +28,6 @@ class OnnxFormat(ExportFormat):
     opset = 20
     packages = ("onnx", "onnxscript", "onnxruntime")
     runtime = "onnxruntime"
-
-    def unsupported_reasons(self, block: Block) -> list[str]:
-        return []  # PyTorch can trace every architecture
 
     def write(self, trained: Checkpoint, folder: Path, quantization: str) -> None:
         from scalesearch.export.onnx_.graphs import build_graphs
