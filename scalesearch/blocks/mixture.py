@@ -5,11 +5,20 @@ Notation: N tokens, E experts, k active experts per token, d features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from scalesearch.blocks.core import Block, LoopNest, Size, Use, block, iterate_cost_lines
+from scalesearch.blocks.core import (
+    Block,
+    CostLine,
+    LoopNest,
+    Size,
+    Use,
+    block,
+    iterate_cost_lines,
+)
 from scalesearch.blocks.ffn import FFN, GEGLU, GELU, ReLU, SwiGLU, Swish, register_ffn
 from scalesearch.blocks.leaves import Linear
 from scalesearch.blocks.options import option_field
@@ -116,6 +125,18 @@ class Mixture(FFN):
         if "shared" in self.parts():
             mixed = mixed + module.shared(tokens)
         return mixed.view_as(x)
+
+
+def calls_with_static_shapes(lines: Iterable[CostLine]) -> Iterator[tuple[CostLine, Size]]:
+    """Yield each line with its calls in a graph of static shapes, such as one of ONNX.
+
+    All experts compute all tokens there, see :meth:`Mixture.forward`.
+    """
+    calls: dict[str, Size] = {}
+    for line in lines:
+        calls[line.path] = line.calls
+        first_expert = re.sub(r"\bexpert_\d+\b", "expert_0", line.path)  # is always active
+        yield line, calls.get(first_expert, line.calls)
 
 
 def balance_loss(scores: Tensor, chosen: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from scalesearch.blocks.core import Block, Size, iterate_cost_lines
 from scalesearch.blocks.leaves import Embedding, Linear, PositionTable
 from scalesearch.blocks.maps.tensor_chains import ChainLinearBase
 from scalesearch.blocks.mixers.scores import RelativeKeys
+from scalesearch.blocks.mixture import calls_with_static_shapes
 from scalesearch.blocks.seq2seq import EncoderDecoder, EncoderOnly
 from scalesearch.blocks.sizes import map_values, select_where
 from scalesearch.cost.protocol import Protocol, weight_numel
@@ -122,8 +123,9 @@ def onnx_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
     The size of the graphs is estimated from the calls of leaf blocks and the number of weights.
     """
     total: Size = ONNX_GRAPH_BYTES
-    for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
-        total = total + line.calls * (
+    for line, calls in calls_with_static_shapes(
+            iterate_cost_lines(block, vocab=protocol.shared_vocab)):
+        total = total + calls * (
             select_where(line.block.applies_cores, ONNX_CHAIN_CORE_BYTES, ONNX_LEAF_BYTES)
             if isinstance(line.block, ChainLinearBase)
             else ONNX_LEAF_BYTES_BY_CLASS.get(type(line.block).__name__, ONNX_LEAF_BYTES))
@@ -135,7 +137,7 @@ def onnx_bytes(block: Block, protocol: Protocol, quantization: str) -> Size:
                 scales = _aligned_bytes(weight_numel(shape[:1], protocol), FLOAT32_BYTES)
                 integers = size >= MIN_QUANTIZED_SIZE
                 stored = select_where(integers, _aligned_bytes(size, 1) + scales, stored)
-                total = total + select_where(integers, line.calls * ONNX_INTEGER_MATMUL_BYTES, 0)
+                total = total + select_where(integers, calls * ONNX_INTEGER_MATMUL_BYTES, 0)
             total = total + line.weight_copies[name] * (stored + ONNX_WEIGHT_ENTRY_BYTES)
     return total
 

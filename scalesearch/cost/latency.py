@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalesearch.blocks.core import CROSS_MEMORY, SRC, VOCAB, Block, Size, iterate_cost_lines
+from scalesearch.blocks.mixture import calls_with_static_shapes
 from scalesearch.blocks.seq2seq import EncoderOnly
 from scalesearch.blocks.sizes import evaluate_size, maximum
 from scalesearch.cost.artifact import QUANTIZED_ELEMENT_BYTES
@@ -83,9 +84,11 @@ def compute_features(block: Block, artifact: str, setup: DecodingSetup,
         raise UnbuildableError("protocol.latency", "the predicted latency is that of generating "
                                "text, and this model is encoder-only")
     sums: FeatureSums = defaultdict(int, {CONSTANT: 1})
-    add_features = (_add_plan_features if artifact.startswith("ctranslate2")
-                    else _add_breakdown_features)
-    weights_read = add_features(sums, block, setup, protocol)
+    if artifact.startswith("ctranslate2"):
+        weights_read = _add_plan_features(sums, block, setup, protocol)
+    else:
+        weights_read = _add_breakdown_features(sums, block, setup, protocol,
+                                               has_static_shapes=artifact.startswith("onnx"))
     weight_bytes, *_ = QUANTIZED_ELEMENT_BYTES[artifact.rpartition("-")[2]]
     once, steps, odd = (number * weight_bytes for number in weights_read)
     beyond = {cache: setup.target * maximum(steps - cache, 0)
@@ -147,8 +150,11 @@ def _add_plan_features(sums: FeatureSums, block: Block, setup: DecodingSetup,
 
 
 def _add_breakdown_features(sums: FeatureSums, block: Block, setup: DecodingSetup,
-                            protocol: Protocol) -> tuple[Size, Size, Size]:
+                            protocol: Protocol, has_static_shapes: bool
+                            ) -> tuple[Size, Size, Size]:
     """Add the features of the cost lines.
+
+    With static shapes, all experts of a mixture compute all tokens.
 
     Returns:
         numbers of weights that are read once and that are read in each step, and 0: odd matrices
@@ -157,7 +163,9 @@ def _add_breakdown_features(sums: FeatureSums, block: Block, setup: DecodingSetu
     weights_once: dict[str, Size] = {}
     weights_per_step: dict[str, Size] = {}
     passes = find_protocol("decode", setup.source, setup.target, protocol.vocab)
-    for line in iterate_cost_lines(block, vocab=protocol.shared_vocab):
+    for line, static_calls in calls_with_static_shapes(
+            iterate_cost_lines(block, vocab=protocol.shared_vocab)):
+        calls = static_calls if has_static_shapes else line.calls
         for work in line.loop_nests:
             if work.operation not in ("mac", "mix"):
                 continue
@@ -168,13 +176,13 @@ def _add_breakdown_features(sums: FeatureSums, block: Block, setup: DecodingSetu
             is_once = bool({SRC, CROSS_MEMORY} & set(axes))
             stage = ("output" if line.path.startswith("output")
                      else "encoder" if is_once else "steps")
-            positions = line.calls * passes.extent(axes)
+            positions = calls * passes.extent(axes)
             if line.weights:
                 # Tied weights are read as well, although they have no copy of their own.
                 size = sum(maximum(line.weight_copies[name], 1) * weight_numel(shape, protocol)
                            for name, shape in line.weights.items())
                 (weights_once if stage == "encoder" else weights_per_step)[line.path] = size
-                _add_product(sums, stage, line.calls * (1 if is_once else setup.target), positions,
+                _add_product(sums, stage, calls * (1 if is_once else setup.target), positions,
                              sizes)
             else:
                 sums[f"{stage}.attention"] = sums[f"{stage}.attention"] + positions * math.prod(

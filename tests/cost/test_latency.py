@@ -39,6 +39,25 @@ def test_features_of_runtimes_have_equal_macs() -> None:
     assert ctranslate2["encoder.products"] < onnx["encoder.products"]
 
 
+def test_all_experts_of_a_mixture_work_in_onnx() -> None:
+    """Graphs have static shapes; other formats compute the active experts."""
+    protocol = load_protocol({"name": "decode", "source": 7, "target": 5, "vocab": 300})
+    sizes = {f"encoder__ffn__{key}": size
+             for key, size in (("experts", 4), ("shared", 0), ("expert_hidden", 8),
+                               ("expert", "swiglu"))}
+    one_active, all_active = (assemble(transformer_config(
+        encoder__ffn="mixture", encoder__ffn__active=active, **sizes)).block for active in (1, 4))
+    onnx, huggingface = ([compute_features(model, artifact, SETUP, protocol)
+                          for model in (one_active, all_active)]
+                         for artifact in ("onnx-none", "huggingface-none"))
+    assert onnx[0] == onnx[1] == huggingface[1]
+    for name in ("encoder.products", "encoder.macs", "encoder.numbers"):
+        assert huggingface[0][name] < onnx[0][name]
+    bytes_of_one, bytes_of_all = (evaluate_cost(model, load_protocol(
+        {"vocab": 300, "artifact": "onnx-int8"}))["artifact.bytes"] for model in (one_active, all_active))
+    assert bytes_of_one == bytes_of_all
+
+
 @pytest.mark.parametrize("artifact", ["ctranslate2-int8", "onnx-none"])
 def test_predictions_of_a_population_equal_single_candidates(tmp_path, artifact) -> None:
     space = read_space(find_file("small/edgeformer", "spaces"))

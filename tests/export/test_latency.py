@@ -225,7 +225,7 @@ def test_small_space_cannot_be_calibrated(
     with refuses("too-few-candidates", "widen the space", *([reason] if reason else [])) as error:
         calibrate_latency(Space.parse(text), load_protocol(job.protocol), get_format(format), job,
                           tmp_path / "fit.json")
-    assert "--measurements" not in str(error.value)  # fewer than nine are no fit
+    assert "--measurements" not in str(error.value)  # a fit needs nine
     assert ("--to" in str(error.value)) == bool(reason)
     assert not (tmp_path / "fit.json.work").exists()
 

@@ -213,6 +213,17 @@ def test_constant_from_a_size_is_an_error() -> None:
 
 
 @pytest.mark.full
+def test_parts_of_small_weights_are_traced_without_warnings(
+        caplog: pytest.LogCaptureFixture) -> None:
+    """Warnings about nodes with several outputs were printed."""
+    module = torch.nn.ParameterList([torch.arange(6.0)]).requires_grad_(False)
+    graph = OnnxGraph(lambda x: (x * module[0].chunk(2)[0],), {"x": (("batch", 3), torch.float32)},
+                      ["y"])
+    trace_graph(module, graph, 20)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [18, 22])
 def test_log_sigmoid_is_exact_for_large_inputs(opset: int, tmp_path: Path) -> None:
     """Linear attention and the learned mask use it; the default translation gives -inf."""

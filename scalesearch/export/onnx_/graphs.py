@@ -235,7 +235,11 @@ def _log_sigmoid(x: Any) -> Any:
 
 
 def _is_foldable(node: Any) -> bool | None:
-    """Return False if the node reads a weight, of which folding would store a copy."""
+    """Return False if the node reads a weight, of which folding would store a copy.
+
+    Nodes with several outputs cannot be folded; onnxscript would print a warning.
+    """
     sizes = [value.const_value.size
              for value in node.inputs if value is not None and value.const_value is not None]
-    return False if max(sizes, default=0) > MIN_WEIGHT_SIZE else None
+    is_kept = max(sizes, default=0) > MIN_WEIGHT_SIZE or len(node.outputs) > 1
+    return False if is_kept else None
