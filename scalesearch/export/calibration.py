@@ -29,6 +29,7 @@ from scalesearch.export.base import ExportFormat
 from scalesearch.export.latency import (
     LatencyStatistics,
     WallAndCpuTime,
+    check_decoding,
     describe_device,
     measure_rounds,
     pinned_threads,
@@ -154,6 +155,7 @@ def _write_artifact(candidate: CalibrationCandidate, format: ExportFormat,
     vocabulary = PlaceholderVocabulary(candidate.vocab_size, candidate.architecture.vocab_sizes[1])
     trained = Checkpoint(model, cast(Tokenizer, vocabulary), candidate.architecture, data,
                          Recipe(steps=1))
+    check_decoding(settings.space, trained, setup)
     format.write(trained, part, settings.quantization)
     part.rename(folder)
 

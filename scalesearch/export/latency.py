@@ -115,12 +115,12 @@ def check_decoding(name: str, trained: Checkpoint, setup: DecodingSetup) -> None
                         "generate text are measured", help="the objective `latency` of a study "
                         "measures one pass over a text", code="other-task")
     model = trained.model
-    model.check_length(setup.source)
-    max_length = model.max_target_length(setup.source)
-    if max_length is not None and setup.target > max_length:
-        raise UserError(f"{name}: {setup.target} target tokens, but the model has learned "
-                        f"positions for {max_length}; set a smaller {option('target')}",
-                        code="too-long")
+    for side, tokens, limit in (
+            ("source", setup.source, model.max_length),
+            ("target", setup.target, model.max_target_length(setup.source))):
+        if limit is not None and tokens > limit:
+            raise UserError(f"{name}: {tokens} {side} tokens, but the model has learned positions "
+                            f"for {limit}; set a smaller {option(side)}", code="too-long")
 
 
 def measure_rounds(decoders: Mapping[str, ArtifactDecoder], vocab_sizes: Mapping[str, int],

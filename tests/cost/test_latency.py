@@ -54,7 +54,8 @@ def test_all_experts_of_a_mixture_work_in_onnx() -> None:
     for name in ("encoder.products", "encoder.macs", "encoder.numbers"):
         assert huggingface[0][name] < onnx[0][name]
     bytes_of_one, bytes_of_all = (evaluate_cost(model, load_protocol(
-        {"vocab": 300, "artifact": "onnx-int8"}))["artifact.bytes"] for model in (one_active, all_active))
+        {"vocab": 300, "artifact": "onnx-int8"}))["artifact.bytes"]
+        for model in (one_active, all_active))
     assert bytes_of_one == bytes_of_all
 
 

@@ -230,6 +230,16 @@ def test_small_space_cannot_be_calibrated(
     assert not (tmp_path / "fit.json.work").exists()
 
 
+@pytest.mark.parametrize(("max_length", "side"), [(5, "--source"), (6, "--target")])
+def test_calibration_needs_positions_for_all_tokens(
+        max_length: int, side: str, job, tmp_path) -> None:
+    space = Space.parse(SPACE + f"embedding: {{ positions: learned, max_length: {max_length} }}\n")
+    with refuses("too-long", str(max_length), side):
+        calibrate_latency(space, load_protocol(job.protocol), CTranslate2Format(),
+                          replace(job, decoding_setup=DecodingSetup(source=6, target=7)),
+                          tmp_path / "fit.json")
+
+
 def test_number_of_measurements_can_be_lowered(job, tmp_path) -> None:
     with refuses("too-few-candidates", "--measurements", "--held-out"):
         calibrate_latency(read_space(tmp_path / "few.yaml"), load_protocol(job.protocol),
@@ -290,10 +300,10 @@ def test_calibrate_checks_its_options(arguments: list[str], code: str, tmp_path)
 def test_more_tokens_than_positions_are_refused(corpus, tmp_path) -> None:
     train(tiny(embedding__positions="learned", embedding__max_length=64), corpus, recipe(steps=1),
           tmp_path / "model")
-    for source, target, code in ((65, 4, "sentence-too-long"), (5, 65, "too-long")):
+    for source, target, side in ((65, 4, "--source"), (5, 65, "--target")):
         words = ["measure", str(tmp_path / "model"), "--to", "torch", "--source", str(source),
                  "--target", str(target)]
-        with refuses(code, "64"):
+        with refuses("too-long", "64", side):
             raise CliRunner().invoke(command, words).exception
 
 
