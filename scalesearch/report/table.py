@@ -11,7 +11,7 @@ from scalesearch.report.labels import SIZE_COST_GROUPS, ProtocolDict, format_val
 from scalesearch.report.records import Record, early_measurements, get_cost, get_score, is_replicate
 from scalesearch.spaces.schema.bound_tree import SchemaIndex, build_index
 from scalesearch.spaces.schema.builtin import architecture_schema
-from scalesearch.spaces.schema.cost_names import BYTE_COSTS
+from scalesearch.spaces.schema.cost_names import COST_UNITS
 from scalesearch.spaces.syntax.lexer import split_parameter_name
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, METRICS, score_decimals
 from scalesearch.terminal import decimals_for_digits, format_sizes
@@ -184,7 +184,7 @@ def format_trials(trials: pd.DataFrame, objectives: Mapping[str, str],
               *(format_value(row[name]) for name in recipe_columns)]
              for _, row in trials.iterrows()]
     headings = [TIME_HEADINGS.get(name) or name.replace(".", " ").replace("_", " ")
-                + " (bytes)" * (name in BYTE_COSTS) for name in names]
+                + f" ({COST_UNITS.get(name)})" * (name in COST_UNITS) for name in names]
     return pd.DataFrame(cells, columns=["trial", *extra_columns, *headings,
                                         *(name.rpartition(RECIPE_PREFIX)[2]
                                           for name in recipe_columns)])

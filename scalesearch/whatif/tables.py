@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalesearch.cost import Protocol
 from scalesearch.feasible.limits import LimitCheck
-from scalesearch.spaces.schema.cost_names import BYTE_COSTS
+from scalesearch.spaces.schema.cost_names import COST_UNITS
 from scalesearch.terminal import first_fitting_table, format_count, make_table
 from scalesearch.whatif.solve import WEIGHT_WORK_COST, Solution, Solutions
 from scalesearch.whatif.trade import TradeOffs, percent_difference
@@ -85,7 +85,7 @@ def _describe_solution(solution: Solution) -> Iterator[str]:
 
 def _format_cost(value: float, name: str = "") -> str:
     """Format the cost ``name``, or its limit: integers exactly, other numbers with four digits."""
-    unit = " bytes" if name.partition(" ")[0] in BYTE_COSTS else ""
+    unit = f" {COST_UNITS.get(name.partition(' ')[0], '')}".rstrip()
     return (f"{value:,}" if isinstance(value, int) else f"{value:,.4g}") + unit
 
 
@@ -154,7 +154,7 @@ def _table(solutions: Solutions, has_slacks: bool = True) -> Table:
             cells += ["-", "no limit" if solution.is_open_ended else ""]
         rows.append(cells)
     headings = (*solutions[0].fixed_sizes, f"{solutions[0].direction} {solutions[0].key}",
-                *(f"{name} (bytes)" if name in BYTE_COSTS else name for name in names),
+                *(f"{name} ({COST_UNITS[name]})" if name in COST_UNITS else name for name in names),
                 *(f"slack: {text}" for text in limits), "next value", "violated constraint")
     return make_table(headings, rows, left_columns=(len(headings) - 1,))
 

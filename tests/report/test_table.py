@@ -191,6 +191,9 @@ def test_table_for_a_paper_has_labels_and_scaled_costs():
                              protocol={"cache": "bf16"})
     assert cells.columns[-1] == "Key-value cache (kB, bf16)"
     assert "memory cache (bytes)" in format_trials(trials_table(trials, objectives), objectives)
+    trials[0]["costs"]["latency.predicted"] = 1.5
+    objectives = {"bleu": "max", "latency.predicted": "min"}
+    assert "latency predicted (ms)" in format_trials(trials_table(trials, objectives), objectives)
 
 
 def test_latex_table_fits_the_text_width_of_an_article():

@@ -2,16 +2,18 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 
-from scalesearch.cli.study.run import proposed_format
+from scalesearch.cli.study.run import export_options, proposed_format
 from scalesearch.data import DataSpec, load_corpus
 from scalesearch.export.base import check_exportable, get_format
 from scalesearch.tasks import COMMON_METRICS, EFFICIENCY_METRICS, FILE_FORMATS, METRICS, TASKS
 from scalesearch.training import Recipe, train
 from scalesearch.training.scoring.speed import measure_speed
 from tests.errors import refuses
+from tests.studies.fakes import META
 from tests.tasks.small import FORMS, corpus_of, model_for, spec_of
 
 TASK = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
@@ -40,6 +42,15 @@ def test_task_declares_its_metrics(task, tmp_path) -> None:
 def test_study_proposes_an_export_format_that_holds_the_models(task) -> None:
     format = get_format(proposed_format(task.name))
     check_exportable(format, model_for(task).block, format.quantizations[0])
+
+
+@pytest.mark.parametrize(("changes", "options"), [
+    ({}, "--to onnx"),
+    ({"protocol": {"artifact": "onnx-int8"}}, "--to onnx --quantize int8"),
+    ({"protocol": {"artifact": "onnx-int8"}, "recipe": {"decode_with": "ctranslate2-int16"}},
+     "--to ctranslate2 --quantize int16")])
+def test_study_proposes_the_export_format_that_it_measures(changes, options) -> None:
+    assert export_options(replace(META, **changes)) == options
 
 
 @TASK

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from scalesearch.studies.engine.dry_run import DryRun
+    from scalesearch.studies.trials.study_meta import StudyMeta
 
 # Fields of a proposal in the JSON of a dry run.
 PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "is_feasible",
@@ -180,8 +181,21 @@ def _report(folder: Path, console: Console, as_json: bool) -> None:
         if len(results.view.completed):
             name = shlex.quote(str(folder))
             print_text(f"Next: scalesearch study report {name} (HTML page)", console)
-            print_text(f"      scalesearch export {name} --to "
-                       f"{proposed_format(results.study.meta.task)} (best model)", console)
+            print_text(f"      scalesearch export {name} {export_options(results.study.meta)} "
+                       "(best model)", console)
+
+
+def export_options(meta: StudyMeta) -> str:
+    """Return options of ``export``: the format that the study measures, or another that fits."""
+    from scalesearch.export.base import FORMAT_CLASSES
+    from scalesearch.training.recipe import DECODE_WITH_MODEL
+
+    decoder = meta.recipe.get("decode_with", DECODE_WITH_MODEL)
+    format = meta.protocol.get("artifact", "") if decoder == DECODE_WITH_MODEL else decoder
+    name, _, quantization = str(format).partition("-")
+    if name not in FORMAT_CLASSES:
+        return f"--to {proposed_format(meta.task)}"
+    return f"--to {name}" + f" --quantize {quantization}" * bool(quantization)
 
 
 def proposed_format(task: str) -> str:

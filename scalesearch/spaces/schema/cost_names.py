@@ -14,6 +14,7 @@ COST_NAMES = (*(f"{what}.{part}" for what in ("params", "macs", "flops") for par
               *("load.mean", "load.balance", "load.min", "load.max"),
               *("artifact.bytes", "latency.predicted", "refusals.ctranslate2"))
 BYTE_COSTS = (*(name for name in COST_NAMES if name.startswith("memory.")), "artifact.bytes")
+COST_UNITS = {**dict.fromkeys(BYTE_COSTS, "bytes"), "latency.predicted": "ms"}  # of others: counts
 DEPRECATED_COST_NAMES = {"artefact.bytes": "artifact.bytes"}
 PROTOCOL_NAMES = ("forward", "decode", "decode-uncached", "edgeformer", "delight", "train")
 # Keys of a recipe that determine the costs of training, and the sentence pairs of a run.

@@ -133,7 +133,7 @@ def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corp
             raise UserError(f"reference: {reference.label} and the space differ in target_vocab",
                             help="set it to one size for all, or for none", key="reference",
                             code="vocab-mismatch")
-    notes: dict[str, None] = {}
+    sizes_by_note: dict[str, list[int | None]] = {}
     corpora: dict[int | None, Corpus] = {}
     for size in sorted(sizes) or (None,):
         try:
@@ -148,8 +148,11 @@ def load_corpora(spec: StudySpec, report: Callable[[str], object] = str) -> Corp
             reason = error.message.removeprefix(f"data: {key}: ")
             problem = spec.space.problem_of(UnbuildableError(key, reason))
             raise ConfigError([replace(problem, code=error.code)]) from None
-        notes |= dict.fromkeys(f"vocab {size}: {note}" if size and "token" in note else note
-                               for note in corpora[size].notes)
+        for note in corpora[size].notes:
+            sizes_by_note.setdefault(note, []).append(size)
+    notes = dict.fromkeys(note if len(note_sizes) == len(corpora)
+                          else f"vocab {', '.join(map(str, note_sizes))}: {note}"
+                          for note, note_sizes in sizes_by_note.items())
     loaded = Corpora(corpora)
     _check_classes(spec, loaded.first)
     if None in corpora:

@@ -19,7 +19,7 @@ from scalesearch.report.labels import format_value
 from scalesearch.report.table import PARAM_PREFIX, architecture_lines, merge_names
 from scalesearch.spaces.assembly.architecture import assemble, describe_uneven_heads
 from scalesearch.spaces.schema.builtin import named_config
-from scalesearch.spaces.schema.cost_names import OWN_VOCABULARY
+from scalesearch.spaces.schema.cost_names import COST_NAMES, OWN_VOCABULARY
 from scalesearch.studies.config.fixed_architectures import COMPRESS
 from scalesearch.studies.config.sections import WARM_START_FILE
 from scalesearch.studies.config.spec import StudySpec
@@ -31,6 +31,7 @@ from scalesearch.studies.engine.proposals import Proposals
 from scalesearch.studies.executors.local import assign_devices
 from scalesearch.studies.forecast import StudyForecast, make_forecast, training_measurer
 from scalesearch.studies.monitor.format import describe_forecast, format_number
+from scalesearch.studies.monitor.format import format_value as format_cost
 from scalesearch.studies.trials.compatibility import StudyChangedError, check_unchanged
 from scalesearch.studies.trials.evaluator import (
     Evaluator,
@@ -221,20 +222,24 @@ class DryRun:
     def _table(self) -> Table:
         named = self.spec.architectures is not None
         recipe_keys = self.spec.recipe_space.distribution_texts
-        headings = ("name" if named else "trial", "params", "MACs", "architecture", *recipe_keys,
-                    "action")
+        headings_by_cost = {"params.total": "params", "macs.total": "MACs", **{
+            objective.name: objective.name.replace(".", " ") for objective in self.spec.objectives
+            if objective.name in COST_NAMES and objective.name not in ("params.total", "macs.total")
+        }}
+        headings = ("name" if named else "trial", *headings_by_cost.values(), "architecture",
+                    *recipe_keys, "action")
         trained = {trial.number for trial in self.trials_to_train}
         rows = []
         for trial in self.trials:
-            costs = [format_number(trial.costs[f"{what}.total"]) if trial.costs else ""
-                     for what in ("params", "macs")]
+            costs = [format_cost(trial.costs[name], name) if trial.costs else ""
+                     for name in headings_by_cost]
             action = trial.reason or ("train" if trial.number in trained
                                       else "duplicate of another")
             recipe = (format_value(trial.recipe_params.get(key, "")) for key in recipe_keys)
             rows.append([trial.label if named else trial.number, *costs,
                          trial.architecture or "", *recipe, action])
         left = [index for index, heading in enumerate(headings)
-                if heading not in ("params", "MACs")]
+                if heading not in headings_by_cost.values()]
         return make_table(headings, rows, left, "Architectures" if named else "First proposals",
                           has_box=True)
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from scalesearch.spaces.schema.cost_names import BYTE_COSTS
+from scalesearch.spaces.schema.cost_names import BYTE_COSTS, COST_UNITS
 from scalesearch.studies.forecast import ExpectedGain, ForecastStatus, StudyForecast, total_effort
 from scalesearch.studies.trials.trial import State
 from scalesearch.terminal import decimals_for_digits, format_bytes, format_share, format_sizes
@@ -26,8 +26,10 @@ def format_number(value: float) -> str:
 
 
 def format_value(value: float, name: str) -> str:
-    """Format the score or cost ``name`` in few characters; bytes as ``12.3 KiB``."""
-    return format_bytes(value) if name in BYTE_COSTS else format_number(value)
+    """Format the score or cost ``name`` in few characters: ``12.3 KiB``, ``1.2 ms``."""
+    if name in BYTE_COSTS:
+        return format_bytes(value)
+    return f"{format_number(value)} {COST_UNITS.get(name, '')}".rstrip()
 
 
 def format_column(values: Sequence[float | None], name: str = "") -> list[str]:

@@ -102,7 +102,15 @@ def training_differences(old: StudyMeta, new: StudyMeta) -> list[str]:
 
 
 def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[str]:
-    return [words for key, words in names.items() if getattr(old, key) != getattr(new, key)]
+    differing = []
+    for key, words in names.items():
+        before = getattr(old, key)
+        after = getattr(new, key)
+        if before != after:
+            keys = [name for name in {**before, **after} if before.get(name) != after.get(name)
+                    ] if key == "protocol" else []
+            differing.append(words + f" ({', '.join(keys)})" * bool(keys))
+    return differing
 
 
 def _without_searched_keys(recipe: Params, *studies: StudyMeta) -> Params:

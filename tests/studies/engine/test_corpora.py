@@ -237,6 +237,17 @@ def test_other_vocabulary_of_the_space_is_noted(
     assert any("(80)" in note and "(1,000)" in note for note in notes) == is_noted
 
 
+def test_note_about_all_vocabularies_is_reported_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path)
+    for file in Path().glob("val.*"):
+        file.write_text(file.read_text().replace("\n", " .\n") * 20)
+    notes: list[str] = []
+    load_corpora(read(STUDY), notes.append)
+    assert notes and len(notes) == len({note.rpartition("warning: ")[2] for note in notes})
+    assert not any(note.startswith("vocab ") for note in notes if "tokenized" in note)
+
+
 def test_reference_needs_a_vocabulary(folder, monkeypatch):
     monkeypatch.chdir(folder)
     text = STUDY.replace("set: { width: 24, vocab: 52, encoder.ffn.relu.hidden: 32 }",

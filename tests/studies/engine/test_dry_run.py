@@ -20,6 +20,7 @@ from scalesearch.studies.engine.setup import (
     study_facts,
 )
 from scalesearch.studies.executors.local import InProcessRunner
+from scalesearch.studies.monitor.format import format_value
 from scalesearch.studies.monitor.heartbeat import read_owner
 from scalesearch.studies.trials.trial import State
 from tests.errors import refuses
@@ -101,6 +102,16 @@ def test_sizes_of_a_type_follow_it_in_each_proposal(tmp_path, monkeypatch):
         assert f"encoder.ffn {ffn}, encoder.ffn.{ffn}.hidden" in text
     assert all(line.index("ffn.") < line.index("decoder.heads") for line in text.splitlines()
                if line.startswith("trial ") and "decoder.heads" in line)
+
+
+def test_proposals_have_the_costs_of_all_objectives(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "STUDY", STUDY.replace(
+        "params.total: min", "params.total: min, memory.cache: min"))
+    record, text = dry_run_text(tmp_path, monkeypatch)
+    table = text[text.index("First proposals"):text.index("trial 0: ")]
+    assert "memory" in table and table.count("params") == 1
+    first = format_value(record["proposals"][0]["costs"]["memory.cache"], "memory.cache")
+    assert f" {first} " in table
 
 
 def test_names_of_weights_are_broken_at_dots(tmp_path, monkeypatch):

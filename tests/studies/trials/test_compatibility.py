@@ -55,7 +55,7 @@ def cache(tmp_path_factory):
 @pytest.mark.parametrize(("change", "what"), [
     (("space.width=20 | 32", "budget=params.total <= 50k"), "the space and the limits"),
     (("objectives={bleu: max, macs.total: min}", "protocol.source=20"),
-     "the objectives and the cost protocol"),
+     "the objectives and the cost protocol (source)"),
     (("objectives.latency=min",), "the objectives and the measurements of the recipe")])
 def test_changed_search_is_refused_and_warm_start_suggested(call, change, what):
     call("s.yaml", "--trials", "3")
