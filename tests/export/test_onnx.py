@@ -89,6 +89,9 @@ FAMILIES = {  # each trace takes seconds: two networks of what is unlike a plain
         "decoder__mixer__heads": 2, "decoder__mixer__rank": 5, "decoder__mixer__head_dim": 3,
         "decoder__mixer__rotary_dim": 4, "decoder__mixer__value_dim": 4,
         "decoder__mixer__query_rank": 6},
+    "mixture": both(depth=1, ffn="mixture", ffn__experts=3, ffn__active=2, ffn__expert_hidden=5) | {
+        "encoder__ffn__expert": "swiglu", "encoder__ffn__shared": 0,
+        "decoder__ffn__expert": "relu", "decoder__ffn__shared": 1},
     "decoder-only": both(depth=1, residual_scores="global", key_value_heads=1) | {
         "model": "decoder-only", "decoder__local": "average", "decoder__local__join": "sum",
         "decoder__local__dims": 3,
