@@ -131,13 +131,19 @@ def jackknife_plus_interval(leave_one_out_predictions: NDArray[np.float64],
     return low, high
 
 
-@lru_cache
 def load_latency_model(path: str) -> LatencyModel:
-    """Load a latency model.
+    """Load a latency model; an unchanged file is read once.
 
     Raises:
         UserError: the file cannot be read, is not a latency model, or has arrays of wrong lengths.
     """
+    file = Path(path)
+    return _read_latency_model(path, file.stat().st_mtime_ns if file.exists() else 0)
+
+
+@lru_cache
+def _read_latency_model(path: str, modified: int) -> LatencyModel:
+    """Read a latency model that was ``modified`` at this time, in nanoseconds."""
     hint = "`scalesearch latency calibrate` writes this file"
     try:
         model = read_json(Path(path), LatencyModel)

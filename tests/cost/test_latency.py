@@ -83,6 +83,12 @@ def test_protocol_names_device_and_model(tmp_path) -> None:
     assert fit_of(weights=[0.0] * len(fit.features)).id != fit.id
 
 
+def test_new_calibration_replaces_the_predictions(tmp_path) -> None:
+    """A notebook kept those of the first file."""
+    first = load_latency_model(fit_file(tmp_path))
+    assert load_latency_model(fit_file(tmp_path, seed=1)).seed == 1 != first.seed
+
+
 def test_unavailable_predictions_are_rejected(tmp_path) -> None:
     breakdown = evaluate_cost(block(), load_protocol({"vocab": 300}))
     with refuses("no-latency-fit"):
