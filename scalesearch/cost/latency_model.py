@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -137,8 +138,7 @@ def load_latency_model(path: str) -> LatencyModel:
     Raises:
         UserError: the file cannot be read, is not a latency model, or has arrays of wrong lengths.
     """
-    file = Path(path)
-    return _read_latency_model(path, file.stat().st_mtime_ns if file.exists() else 0)
+    return _read_latency_model(path, os.stat(path).st_mtime_ns if os.path.exists(path) else 0)
 
 
 @lru_cache

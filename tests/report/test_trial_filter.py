@@ -35,7 +35,7 @@ def test_filter_reports_invalid_condition(condition, code, parts):
 
 @pytest.mark.parametrize(("column", "unit"), [
     ("bleu", "BLEU"), ("test.loss", "nats per token"), ("params.total", "parameters"),
-    ("params.active", "parameters that a token uses"), ("flops.total", "FLOPs per sentence pair"),
+    ("params.active", "parameters that a token uses"), ("flops.total", "FLOPs per example"),
     ("memory.cache", "bytes, float32"),
     ("latency.predicted", "ms per sentence"),
     ("loss.half_width", "nats per token"), ("cpu_seconds", "seconds"),
