@@ -218,7 +218,7 @@ def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[Fro
         paused: trials that are paused at the first rung.
         promoted: trials that were promoted.
         objectives: objectives of the study.
-        count: number of trials that will have been promoted.
+        count: number of trials that are promoted in all.
     """
     points = losses_at_rung([*paused, *promoted], 0, objectives)
     if not promoted and count > 1:

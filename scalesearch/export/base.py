@@ -62,9 +62,9 @@ class ExportFormat(ABC):
 
     def unsupported_reasons(self, block: Block) -> list[str]:
         """List why the format cannot hold an architecture, without its packages."""
-        is_unsupported = self.has_decoder and isinstance(block, EncoderOnly)
-        return [f"{self.name} holds models that generate text, and this one is encoder-only"
-                ] * is_unsupported
+        if self.has_decoder and isinstance(block, EncoderOnly):
+            return [f"{self.name} holds models that generate text, and this one is encoder-only"]
+        return []
 
     def notes(self, trained: Checkpoint) -> list[str]:
         """List facts about the export of a model that its user should know."""

@@ -183,17 +183,17 @@ def select_candidates(space: Space, protocol: Protocol, format: ExportFormat,
         else:
             candidates.setdefault(candidate.architecture.id, candidate)
     if len(candidates) < count:
-        fewer = [f"set smaller {option('measurements')} and {option('held-out')}"] * (
-            len(candidates) >= MIN_MEASUREMENTS)
-        other = [f"choose another format ({option('to')}), because {format.name} does not support "
-                 f"the first of {len(rejections)} candidates: {rejections[0]}"
-                 for _ in rejections[:1]]
+        fixes = ["widen the space"]
+        if len(candidates) >= MIN_MEASUREMENTS:
+            fixes.insert(0, f"set smaller {option('measurements')} and {option('held-out')}")
+        if rejections:
+            fixes.append(f"choose another format ({option('to')}), because {format.name} does not "
+                         f"support {len(rejections)} candidates; the first: {rejections[0]}")
         raise UserError(f"{settings.space}: {len(candidates)} of "
                         f"{SAMPLES_PER_MEASUREMENT * count:,} random candidates are distinct, can "
                         "be built, meet the constraints of the space and are supported by "
                         f"{format.name}; {count} are required",
-                        help=", or ".join([*fewer, "widen the space", *other]),
-                        code="too-few-candidates")
+                        help=", or ".join(fixes), code="too-few-candidates")
     names = list(candidates)
     logs = np.log1p(np.stack([candidate.features for candidate in candidates.values()]))
     scale = logs.std(0)

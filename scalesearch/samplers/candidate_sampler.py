@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 MAX_NEW_SAMPLES = 50  # random candidates after a repeated one, before the space is enumerated
 MAX_ENUMERATED = 10_000  # candidates of a space that is enumerated to find a new one
-# random candidates from which a stratified startup trial is chosen by cost
-N_STRATIFICATION_SAMPLES = 20
+# random candidates from which a startup trial is chosen by cost
+N_STARTUP_SAMPLES = 20
 # Held by threads that propose (``n_jobs``); of all samplers, because a lock cannot be pickled.
 PROPOSAL_LOCK = threading.RLock()
 
@@ -79,7 +79,7 @@ class CandidateSampler(BaseSampler):
 
     default_n_startup_trials: ClassVar[int] = 10  # Optuna's number
     # whether the first trials are spread over exact costs
-    has_stratified_startup: ClassVar[bool] = False
+    starts_by_cost: ClassVar[bool] = False
     # whether it enumerates candidates and then ends the search
     is_exhaustive: ClassVar[bool] = False
     learns_from_infeasible: bool = False  # whether it reads infeasible trials
@@ -156,7 +156,7 @@ class CandidateSampler(BaseSampler):
         return int.from_bytes(digest[:4], "big")
 
     def next_candidate(self, state: SamplerState) -> Candidate:
-        """The next candidate: repaired, stratified, the sampler's own, or random.
+        """The next candidate: repaired, chosen by cost, the sampler's own, or random.
 
         A candidate that repeats a trial is replaced by a new one, if one is found.
 
@@ -167,8 +167,8 @@ class CandidateSampler(BaseSampler):
         candidate = None
         if self.learns_from_infeasible and state.last_is_rejected:
             candidate = self.repair(state, state.trials[-1].params)
-        elif self.has_stratified_startup:
-            candidate = self._stratified_candidate(state)
+        elif self.starts_by_cost:
+            candidate = self._candidate_by_cost(state)
         candidate = candidate or self.propose(state)
         if not isinstance(candidate, Candidate | None):
             raise UserError(f"{type(self).__name__}.propose returned {candidate!r}: expected a "
@@ -256,11 +256,11 @@ class CandidateSampler(BaseSampler):
         """The region, if it describes the parameters of this trial."""
         return self.region if state.facts is self.facts else None
 
-    def _stratified_candidate(self, state: SamplerState) -> Candidate | None:
-        """Startup candidate: a quantile of the costs of random feasible candidates.
+    def _candidate_by_cost(self, state: SamplerState) -> Candidate | None:
+        """Startup candidate: at a quantile of the costs of random feasible candidates.
 
-        The quantiles are those of the van der Corput sequence, 1/2, 1/4, 3/4, 1/8, …, which cover
-        the range of costs also if few candidates are trained.
+        The quantiles 1/2, 1/4, 3/4, 1/8, … (van der Corput sequence) cover the range of costs also
+        if few candidates are trained.
         """
         n_started = len(state.identities)
         if n_started >= self.n_startup_trials:
@@ -270,7 +270,7 @@ class CandidateSampler(BaseSampler):
             costs = state.facts(candidate.params).values
             return sum(math.log(max(cost, 1e-12)) for cost in costs if cost is not None)
 
-        samples = [self.sample_random(state) for _ in range(N_STRATIFICATION_SAMPLES)]
+        samples = [self.sample_random(state) for _ in range(N_STARTUP_SAMPLES)]
         feasible = sorted((sample for sample in samples if state.facts(sample.params).is_feasible),
                           key=log_cost)
         reversed_bits = int(f"{n_started + 1:b}"[::-1], 2)

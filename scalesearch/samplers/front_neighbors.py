@@ -32,7 +32,7 @@ class FrontNeighbors(CandidateSampler):
     """
 
     default_n_startup_trials = 5
-    has_stratified_startup = True
+    starts_by_cost = True
 
     def propose(self, state: SamplerState) -> Candidate | None:
         if len(state.predicted_values) < self.n_startup_trials or not state.observed_trials:

@@ -222,10 +222,10 @@ class DryRun:
     def _table(self) -> Table:
         named = self.spec.architectures is not None
         recipe_keys = self.spec.recipe_space.distribution_texts
-        headings_by_cost = {"params.total": "params", "macs.total": "MACs", **{
-            objective.name: objective.name.replace(".", " ") for objective in self.spec.objectives
-            if objective.name in COST_NAMES and objective.name not in ("params.total", "macs.total")
-        }}
+        headings_by_cost = {"params.total": "params", "macs.total": "MACs"}
+        for objective in self.spec.objectives:
+            if objective.name in COST_NAMES:
+                headings_by_cost.setdefault(objective.name, objective.name.replace(".", " "))
         headings = ("name" if named else "trial", *headings_by_cost.values(), "architecture",
                     *recipe_keys, "action")
         trained = {trial.number for trial in self.trials_to_train}

@@ -81,8 +81,7 @@ def launch(spec: StudySpec, resume: bool, console: Console, measure_seconds: flo
 
         # 3. Teacher, and trials of other studies
         if teacher is not None:
-            spec, corpora = learn_from_teacher(
-                teacher, spec, study, runner, console, report_once)
+            spec, corpora = learn_from_teacher(teacher, spec, study, runner, console, report_once)
         if replacements is not None:
             assert teacher is not None, "the parent is the teacher"
             parent_folder = teacher.folders[0] if teacher.folders else spec.out / TEACHER_FOLDER

@@ -106,10 +106,12 @@ def _differing(names: dict[str, str], old: StudyMeta, new: StudyMeta) -> list[st
     for key, words in names.items():
         before = getattr(old, key)
         after = getattr(new, key)
-        if before != after:
-            keys = [name for name in {**before, **after} if before.get(name) != after.get(name)
-                    ] if key == "protocol" else []
-            differing.append(words + f" ({', '.join(keys)})" * bool(keys))
+        if before == after:
+            continue
+        if key == "protocol":
+            changed = [name for name in before | after if before.get(name) != after.get(name)]
+            words += f" ({', '.join(changed)})"
+        differing.append(words)
     return differing
 
 
