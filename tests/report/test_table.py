@@ -15,6 +15,7 @@ from scalesearch.report.table import (
     format_for_paper,
     format_number,
     format_trials,
+    merge_names,
     select_front,
     with_integers,
 )
@@ -230,3 +231,12 @@ def test_counts_are_integers_in_all_selections_of_rows():
         types = with_integers(rows, table).dtypes.astype(str)
         assert types[["seed", "params.total"]].tolist() == ["Int64"] * 2
         assert types[["bleu", "macs.total"]].tolist() == ["float64"] * 2
+
+
+@pytest.mark.parametrize("rows, merged", [
+    ([["ffn", "relu.hidden", "depth"], ["ffn", "geglu.hidden", "depth"]],
+     ["ffn", "geglu.hidden", "relu.hidden", "depth"]),
+    ([["ffn", "relu.hidden", "depth"], ["ffn", "depth", "heads"]],
+     ["ffn", "relu.hidden", "depth", "heads"])])
+def test_new_names_follow_the_name_before_them(rows, merged):
+    assert merge_names(rows) == merged
