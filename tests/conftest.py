@@ -57,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                           "unless it is marked all_instances")
     parser.addoption("--instances-seed", default="0", metavar="SEED",
                      help="which instances --fast and --instances run")
+    parser.addoption("--write-json-keys", action="store_true",
+                     help="add the keys that commands print with --json to tests/json_keys.toml")
     parser.addoption("--part", type=int, choices=range(1, len(PARTS) + 1), metavar="I",
                      help=f"run the tests of one of {len(PARTS)} parts of the folders")
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +19,15 @@ from scalesearch.cli.main import app
 from scalesearch.errors import UserError
 from scalesearch.reference import PAPERS, RecomputedCost, load_reported_costs, recompute
 from scalesearch.spaces import read_space
+from tools.json_keys import read_keys
 
 ERRORS = Path(__file__).with_name("troubleshooting.toml")
 DOCS = Path(__file__).parents[1] / "docs"
 COMMON_OPTION_COMMANDS = 3  # an option with one meaning in as many commands is explained once
 COMMANDS = """# Command line
 
-Reference of all commands and their options. `python tools/pages.py` writes this page from `--help` of each command.
+Reference of all commands and their options. `python tools/pages.py` writes this page from `--help` of each command,
+and from the keys of their JSON in tests.
 
 | exit status | meaning |
 |---:|---|
@@ -72,8 +74,10 @@ def command_line() -> str:
     rows = {path: option_rows(path, command) for path, command in commands(app, ())}
     counts = Counter(row for command_rows in rows.values() for row in command_rows)
     common = sorted(row for row, count in counts.items() if count >= COMMON_OPTION_COMMANDS)
+    json_keys = read_keys()
     sections = [line for path, command in commands(app, ())
-                for line in section(path, command, rows[path], common)]
+                for line in section(path, command, rows[path], common,
+                                    json_keys.get(" ".join(path), []))]
     return "\n".join([COMMANDS, "## Common options", "",
                       "Options that several commands have. Each command lists those that it takes.",
                       *option_list(common), "", *sections])
@@ -100,17 +104,21 @@ def option_rows(path: tuple[str, ...], command: click.Command) -> list[Row]:
 
 
 def section(path: tuple[str, ...], command: click.Command, rows: Sequence[Row],
-            common: Collection[Row]) -> list[str]:
-    """Heading, usage, help and options of one command."""
+            common: Collection[Row], json_keys: Iterable[str]) -> list[str]:
+    """Heading, usage, help, options and JSON keys of one command."""
     context = click.Context(command, info_name=" ".join(("scalesearch", *path)))
     usage = " ".join(command.collect_usage_pieces(context))
     name = " ".join(path)
     shared = [row.option.split()[0] for row in rows if row in common]
-    names = ", ".join(f"`{option}`" for option in shared)
     return [f"## {name}", "", f"`scalesearch {name} {usage}`", "",
             _plain(command.help or "").strip(),
             *option_list([row for row in rows if row not in common]),
-            *(["", f"Common options: {names}."] if shared else []), ""]
+            *(["", f"Common options: {_code_list(shared)}."] if shared else []),
+            *(["", f"Keys of the JSON: {_code_list(json_keys)}."] if json_keys else []), ""]
+
+
+def _code_list(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
 
 
 def option_list(rows: Sequence[Row]) -> list[str]:

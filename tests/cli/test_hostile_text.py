@@ -123,8 +123,9 @@ def call(*arguments):
 
 
 def shown(text):
-    """Start of a name on a terminal: rich drops BEL, BS, VT, FF and CR, and wraps lines."""
-    word = escape_control_characters(strip_control_codes(text)).split()[0]
+    """First word of a name on a terminal: rich drops BEL, BS, VT, FF and CR, and wraps lines."""
+    words = (escape_control_characters(strip_control_codes(word)) for word in text.split())
+    word = next(filter(None, words))
     return word if len(word) < 40 else word[:10]
 
 

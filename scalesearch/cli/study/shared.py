@@ -257,16 +257,21 @@ def add_lost_column(results: Results, trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def trials_to_json(results: Results, trials: pd.DataFrame) -> list[dict[str, Any]]:
-    """Convert rows of a trials table to JSON values; an unset hyperparameter is None."""
+    """Convert rows of a trials table to JSON values; an unset hyperparameter is None.
+
+    Columns without a value are left out, except objectives.
+    """
     import pandas as pd
 
-    from scalesearch.report.table import PARAM_PREFIX, with_integers
+    from scalesearch.report.table import PARAM_PREFIX, drop_empty_columns, with_integers
 
     def is_missing(key: str, value: Any) -> bool:
         return (value is pd.NA or (value == "" and key.startswith(PARAM_PREFIX))
                 or (isinstance(value, float) and not math.isfinite(value)))
 
-    table = with_integers(add_lost_column(results, trials), results.table)
+    table = add_lost_column(results, trials)
+    kept = {*drop_empty_columns(table).columns, *results.objectives}
+    table = with_integers(table[[name for name in table if name in kept]], results.table)
     # DataFrame.to_json would round to 10 decimals: a learning rate of 1e-5 would have few digits.
     rows: list[dict[str, Any]] = table.astype(object).to_dict("records")
     return [{key: None if is_missing(key, value) else value for key, value in row.items()}

@@ -77,6 +77,7 @@ def test_front_as_table_csv_and_json(folder):
     assert csv.splitlines()[0].startswith("trial,state,front,id") and len(
         csv.splitlines()) == len(rows) + 1
     assert all(row["front"] for row in rows)
+    assert "rougeL" not in rows[0] and list(rows[0]) == csv.splitlines()[0].split(",")
     assert len(json.loads(call("front", folder, "--json", "--all"))) > len(rows)
 
 

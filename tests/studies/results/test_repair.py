@@ -115,6 +115,12 @@ def test_log_that_was_cut_between_events_is_named(study, monkeypatch):
     assert not any("event log lacks" in line for line in load_results(study.folder).warnings())
 
 
+def test_repair_as_json(study, tmp_path):
+    words = ["repair", str(study.folder), "--to", str(tmp_path / "repaired"), "--json"]
+    report = json.loads(CliRunner().invoke(command, words, catch_exceptions=False).stdout)
+    assert report["left"] == [] and (tmp_path / "repaired" / "events.jsonl").exists()
+
+
 def test_repair_names_what_it_cannot_copy(study, tmp_path):
     trial = next(study.folder.glob("trials/*"))
     os.mkfifo(trial / "pipe")
