@@ -26,8 +26,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 COMMON_OPTION_COMMANDS = 3  # an option with one meaning in as many commands is explained once
 COMMANDS = """# Command line
 
-Reference of all commands and their options. `python tools/pages.py` writes this page from `--help` of each command,
-and from the keys of their JSON in tests.
+Reference of all commands and their options. `python tools/pages.py` writes this page from `--help` of each command.
+Keys of the JSON are those that tests of the commands printed. Some of them depend on the options and on the study. Keys with a
+dot, such as `params.total`, are left out: they are names of costs, scores and parameters.
 
 | exit status | meaning |
 |---:|---|
