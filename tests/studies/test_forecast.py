@@ -324,8 +324,8 @@ def test_progress_of_references_and_their_seeds(event_study):
     # the running replicate, and the third seed of both references
     assert time_left(state, 1).seconds == pytest.approx(full + 60 + 100)
     snapshot = StudyWatcher(event_study.study.folder).snapshot()
-    assert snapshot.front.size == 0 and snapshot.front.hypervolume is None
-    means = {row.label: (row.seeds, row.values["bleu"]) for row in snapshot.front.members}
+    assert snapshot.front_summary.size == 0 and snapshot.front_summary.hypervolume is None
+    means = {row.label: (row.seeds, row.values["bleu"]) for row in snapshot.front_summary.members}
     assert means == {"a": (2, 10.0), "b": (1, 10.0)}
 
 

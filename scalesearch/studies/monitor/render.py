@@ -83,10 +83,11 @@ def render_snapshot(snapshot: StudySnapshot, width: int, height: int | None = No
             for phase, text in format_phases(snapshot.phases).items()])]
     if snapshot.rungs:
         below += [Text(), rungs_table(snapshot)]
-    below += ([Text(), front_table(snapshot)] if snapshot.front.members
+    below += ([Text(), front_table(snapshot)] if snapshot.front_summary.members
               else [text_of("No finished trials.", "dim")])
-    if snapshot.front.hypervolume:
-        below += map(text_of, describe_hypervolume(snapshot.front.hypervolume, snapshot.time))
+    if snapshot.front_summary.hypervolume:
+        below += map(text_of, describe_hypervolume(snapshot.front_summary.hypervolume,
+                                                   snapshot.time))
     if snapshot.expected_gain:
         gain = describe_gain(snapshot.expected_gain)
         below.append(text_of(gain[0].upper() + gain[1:]))
@@ -187,7 +188,7 @@ def forecast_table(status: ForecastStatus, if_resumed: str) -> Table:
 
 def front_table(snapshot: StudySnapshot) -> Table:
     """Table of members of the front; of fixed architectures while the front is empty."""
-    front = snapshot.front
+    front = snapshot.front_summary
     shown = f" ({len(front.members)} shown)" if front.size > len(front.members) else ""
     title = (f"Front so far: {format_count(front.size, 'member')}{shown}" if front.size
              else f"{_fixed_noun(snapshot).capitalize()} so far, by {front.main_objective}")
@@ -344,7 +345,7 @@ class ChangePrinter:
 
     def end(self, snapshot: StudySnapshot) -> list[str]:
         """Return the lines about the best candidates, once the study has ended."""
-        front = snapshot.front
+        front = snapshot.front_summary
         members = [f"trial {_member_name(member)}: "
                    + ", ".join(f"{name} {format_value(value, name)}"
                                for name, value in member.values.items())

@@ -104,7 +104,7 @@ class FrontHypervolume:
 
 
 @dataclass(frozen=True)
-class FrontSnapshot:
+class FrontSummary:
     """The best candidates so far.
 
     Attributes:
@@ -148,7 +148,7 @@ class StudySnapshot:
     running: tuple[RunningTrial, ...]
     teacher: RunningTeacher | None
     rungs: tuple[RungSummary, ...]
-    front: FrontSnapshot
+    front_summary: FrontSummary
     events: tuple[LoggedEvent, ...]
     problem: str
     forecast_status: ForecastStatus | None = None
@@ -163,7 +163,7 @@ class SnapshotBuilder:
     def __init__(self, study: StudyDir) -> None:
         self.study = study
         self._n_events = -1  # number of events for which the front was computed
-        self._front: FrontSnapshot
+        self._front: FrontSummary
         self._forecast: StudyForecast | None = None
 
     def take(self, owner: Owner, events: Sequence[LoggedEvent] = (),
@@ -183,7 +183,7 @@ class SnapshotBuilder:
                if teacher_finished and owner.state == RUNNING else Eta())
         if self._n_events != trials.events:
             self._forecast = read_forecast(study.folder)
-            self._front = front_snapshot(StudyView(trials, meta))
+            self._front = summarize_front(StudyView(trials, meta))
             self._n_events = trials.events
         status = (forecast_status(self._forecast, trials, meta.rungs, running,
                                   owner.state == FINISHED)
@@ -243,7 +243,7 @@ def planned_work(meta: StudyMeta, trials: Trials, owner: Owner) -> tuple[float, 
     return full_runs, references
 
 
-def front_snapshot(view: StudyView) -> FrontSnapshot:
+def summarize_front(view: StudyView) -> FrontSummary:
     """Compute the front, its hypervolume and some members.
 
     If no trial is eligible, the members are the complete references.
@@ -259,7 +259,7 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
                              member.completed_seeds, dict(zip(view.meta.directions, values)))
                  for member, values in zip(shown, view.means(shown).tolist()))
     if not view.candidates:
-        return FrontSnapshot(view.meta.directions, main.name, 0, rows, None)
+        return FrontSummary(view.meta.directions, main.name, 0, rows, None)
     # hypervolume of the front, and its growth by the latest member
     ends = [candidate.first.ended_at
             and datetime.fromisoformat(candidate.first.ended_at).timestamp()
@@ -273,7 +273,7 @@ def front_snapshot(view: StudyView) -> FrontSnapshot:
     hypervolume = FrontHypervolume(
         value, dict(zip(view.meta.directions, view.reference_point)), gain,
         view.candidates[latest].number, ends[latest] or None)
-    return FrontSnapshot(view.meta.directions, main.name, len(members), rows, hypervolume)
+    return FrontSummary(view.meta.directions, main.name, len(members), rows, hypervolume)
 
 
 def rung_summaries(trials: Trials, meta: StudyMeta) -> tuple[RungSummary, ...]:

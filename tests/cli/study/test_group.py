@@ -198,6 +198,10 @@ def test_replicates_in_table_and_json(tmp_path):
     assert report["counts"]["complete"] == 6 and seeds["noise"]["bleu"]["sd"] > 0 and seeds[
         "comparisons"]
     assert {"seeds", "bleu.sd", "bleu.half_width"} <= set(report["front"][0])
+    summary = report["front_summary"]
+    assert summary["size"] == len(report["front"]) > 0
+    assert {member["trial"] for member in summary["members"]} == {
+        row["trial"] for row in report["front"]}
 
 
 def test_front_on_narrow_terminal_has_all_members(folder):

@@ -84,7 +84,7 @@ def test_watch_once_writes_no_files(tmp_path):
         and snapshot["counts"]["complete"] == 4
         and snapshot["owner"]["state"] == "unknown"
     )
-    assert snapshot["front"]["hypervolume"]["value"] > 0 and len(snapshot["events"]) == 5
+    assert snapshot["front_summary"]["hypervolume"]["value"] > 0 and len(snapshot["events"]) == 5
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 

@@ -55,12 +55,13 @@ def test_snapshot_agrees_with_results(tmp_path):
     assert tree(tmp_path) == before
     assert snapshot.counts["complete"] == 8
     assert snapshot.running == ()
-    assert snapshot.front.size == len(results.front)
-    assert {row.trial for row in snapshot.front.members} <= set(results.front["trial"])
-    assert snapshot.front.hypervolume.value == pytest.approx(results.hypervolume()[0])
-    assert list(snapshot.front.hypervolume.reference_point.values()) == results.hypervolume()[1]
-    assert [row.values["bleu"] for row in snapshot.front.members] == sorted(
-        (row.values["bleu"] for row in snapshot.front.members), reverse=True)
+    assert snapshot.front_summary.size == len(results.front)
+    assert {row.trial for row in snapshot.front_summary.members} <= set(results.front["trial"])
+    assert snapshot.front_summary.hypervolume.value == pytest.approx(results.hypervolume()[0])
+    assert list(
+        snapshot.front_summary.hypervolume.reference_point.values()) == results.hypervolume()[1]
+    assert [row.values["bleu"] for row in snapshot.front_summary.members] == sorted(
+        (row.values["bleu"] for row in snapshot.front_summary.members), reverse=True)
     assert json.loads(json.dumps(msgspec.to_builtins(snapshot)))["progress"]["candidates"] == [8.0,
                                                                                                6.0]
 
@@ -70,7 +71,7 @@ def test_reference_point_uses_ineligible_trials(event_study):
         0, origin="reference", label="a", is_in_space=False).end(0, 5, bleu=1.0, params=9000.0)
     event_study.propose(1).end(1, 5, bleu=20.0, params=1000.0).propose(2).end(
         2, 5, bleu=30.0, params=2000.0)
-    volume = StudyWatcher(event_study.study.folder).snapshot().front.hypervolume
+    volume = StudyWatcher(event_study.study.folder).snapshot().front_summary.hypervolume
     assert volume.reference_point == pytest.approx(
         {"bleu": 1 - 0.1 * 29, "params.total": 9000 + 0.1 * 8000})
     assert list(volume.reference_point.values()) == pytest.approx(
@@ -88,13 +89,13 @@ def test_main_objective_without_main_metric(names, main, tmp_path):
     event_study.study.append("ended", 0, state="complete", values=dict.fromkeys(names, 1.0),
                              wall_seconds=1, reason="")
     snapshot = StudyWatcher(event_study.study.folder).snapshot()
-    assert (snapshot.front.main_objective, snapshot.front.size) == (main, 1)
+    assert (snapshot.front_summary.main_objective, snapshot.front_summary.size) == (main, 1)
 
 
 def test_latest_change_of_hypervolume(event_study):
     for number, (bleu, params) in enumerate([(10, 1000), (20, 2000), (15, 2500)]):
         event_study.propose(number).end(number, 5, bleu, params)
-    volume = StudyWatcher(event_study.study.folder).snapshot().front.hypervolume
+    volume = StudyWatcher(event_study.study.folder).snapshot().front_summary.hypervolume
     # The reference point is beyond the worst values by a tenth of each range: BLEU 10 - 1, params
     # 2500 + 150.
     assert volume.reference_point == {"bleu": pytest.approx(9), "params.total": pytest.approx(2650)}
@@ -111,7 +112,7 @@ def test_latest_change_of_hypervolume(event_study):
 def test_front_members_include_both_ends(event_study):
     for number in range(20):
         event_study.propose(number).end(number, 5, bleu=number + 1, params=1000 * (number + 1))
-    front = StudyWatcher(event_study.study.folder).snapshot().front
+    front = StudyWatcher(event_study.study.folder).snapshot().front_summary
     assert front.size == 20 and len(front.members) == 6
     assert (front.members[0].trial, front.members[-1].trial) == (19, 0)
 
@@ -316,7 +317,7 @@ def test_watcher_reads_appended_lines_and_restarts_for_new_log(event_study):
     event_study.propose(0)
     snapshot = watch.snapshot()
     assert (snapshot.counts["pending"], snapshot.counts["complete"]) == (1, 0)
-    assert snapshot.front.size == 0
+    assert snapshot.front_summary.size == 0
 
 
 def test_damaged_line_is_reported_and_read_again(event_study):
@@ -440,11 +441,11 @@ def test_narrow_tables_have_whole_cells(tmp_path):
     trial = replace(snapshot.running[0], type="reference", name=f"1 {label}", step=123_456,
                     steps=200_000, validation_loss=3.25, params=123_456_789, macs=12_345_678_901,
                     seconds_left=36_000.0)
-    member = replace(snapshot.front.members[0], label=label)
+    member = replace(snapshot.front_summary.members[0], label=label)
     values = dict.fromkeys(("bleu", *COST_COLUMNS[:5]), 12_345_678.0)
-    front = replace(snapshot.front, members=(replace(member, values=values),) * 2,
+    front = replace(snapshot.front_summary, members=(replace(member, values=values),) * 2,
                     objectives=dict.fromkeys(values, "min"))
-    snapshot = replace(snapshot, running=(trial,), front=front, events=())
+    snapshot = replace(snapshot, running=(trial,), front_summary=front, events=())
     text = rendered(snapshot, 80)
     assert "…" not in text and "val " in text and "123k/200k" in text
     assert all(word in text.split() for word in label.split())

@@ -27,7 +27,7 @@ from scalesearch.studies.config.sections import Seeds
 from scalesearch.studies.executors.base import JobCrashed, JobDone, Runner
 from scalesearch.studies.executors.worker import finish_job
 from scalesearch.studies.monitor.console import LineConsole, LiveConsole
-from scalesearch.studies.monitor.snapshot import front_snapshot
+from scalesearch.studies.monitor.snapshot import summarize_front
 from scalesearch.studies.optuna_sync.search_study import SearchStudy
 from scalesearch.studies.replicates.allocation import NEIGHBORS
 from scalesearch.studies.replicates.summary import MIN_DF, SeedAnalysis
@@ -491,7 +491,7 @@ def test_table_and_live_screen_show_the_front_of_the_view(folder):
     volume, reference_point = results.hypervolume()
     assert numbers == sorted(results.front["trial"])
     assert view.hypervolume(view.values[view.on_front]) == pytest.approx(volume)
-    front = front_snapshot(results.view)
+    front = summarize_front(results.view)
     assert front.size == len(numbers)
     assert front.hypervolume.value == pytest.approx(volume)
     assert list(front.hypervolume.reference_point.values()) == reference_point
