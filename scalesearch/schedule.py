@@ -207,18 +207,21 @@ def order_by_spread(points: Points, count: int) -> list[int]:
 
 
 def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[FrozenTrial],
-                           objectives: Sequence[Objective], count: int) -> FrozenTrial:
+                           objectives: Sequence[Objective], count: int, ends_search: bool
+                           ) -> FrozenTrial:
     """Return the paused trial to train to the end before there is a surrogate.
 
     Large models are often behind at the first rung and ahead at the end. The first of several
     promotions is therefore the best of the most expensive third. The next ones, or the only one,
-    add the most hypervolume to those before, in loss at the first rung and costs.
+    add the most hypervolume to those before, in loss at the first rung and costs. While the search
+    goes on, these are logarithms of costs, so that the surrogate is fitted to small models, too.
 
     Args:
         paused: trials that are paused at the first rung.
         promoted: trials that were promoted.
         objectives: objectives of the study.
         count: number of trials that are promoted in all.
+        ends_search: whether no budget is left for others.
     """
     points = losses_at_rung([*paused, *promoted], 0, objectives)
     if not promoted and count > 1:
@@ -227,6 +230,8 @@ def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[Fro
         return paused[int(np.where(is_expensive, points[:, 0], np.inf).argmin())]
     worst = np.where(np.isfinite(points), points, -np.inf).max(0)
     points = np.minimum(points, worst)  # losses of diverged runs may be infinite
+    if ends_search:
+        points[:, 1:] = np.exp(points[:, 1:])
     directions = ["min"] * points.shape[1]
     reference_point = default_reference_point(points, directions)
     volumes = [hypervolume(np.vstack([point, points[len(paused) :]]), reference_point, directions)
@@ -352,7 +357,8 @@ class Scheduler:
         finishable = [trial for trial in started
                       if is_paused(trial) and self._budget_to_end(trial) <= left + 1e-9]
         if finishable and len(promoted) < N_FIRST_COMPLETE:
-            return select_first_promotion(finishable, promoted, self.objectives, n_complete)
+            return select_first_promotion(finishable, promoted, self.objectives, n_complete,
+                                          left - reserved < 1 - 1e-9)
         return self._action_by_rank(started, budget_left, exhausted)
 
     def _best_action(self, started: Sequence[FrozenTrial], values: AcquisitionValues,

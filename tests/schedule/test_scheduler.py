@@ -116,6 +116,15 @@ def test_first_promotions_add_the_most_hypervolume_at_the_rung():
     assert scheduler.next_action(further, 1.85).number == 2
 
 
+@pytest.mark.parametrize("left, expected", [(1.8, 2), (10.0, 1)])
+def test_last_promotions_add_hypervolume_in_costs_and_earlier_ones_in_their_logarithms(
+        left, expected):
+    trials = [trial(0, "COMPLETE", 100.0, (2.0, 1.8, 1.7), 20.0), trial(1, "PAUSED", 1.0, (3.0,)),
+              trial(2, "PAUSED", 50.0, (2.4,))]
+    scheduler = Scheduler(RUNGS, OBJECTIVES, no_values)
+    assert scheduler.next_action(trials, left, exhausted=True).number == expected
+
+
 @pytest.mark.parametrize("losses", [(2.0,), (2.0, 1.5)])
 def test_further_workers_promote_by_rank_while_the_first_three_are_trained_to_the_end(losses):
     trials = [trial(number, "RUNNING", 5.0, losses) for number in range(3)]
