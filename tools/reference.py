@@ -36,7 +36,7 @@ option: `….local.{{lightweight, dynamic}}.kernel` means two keys. Errors sugge
 [synonyms](synonyms.md).
 """
 STUDY_INTRODUCTION = """\
-A study file describes a search, an ablation, a grid or a scaling study. [Search](../guides/search.md) is the
+A study file describes a search, ablation, grid, scaling study or compression. [Search](../guides/search.md) is the
 guide. `data` and `recipe` hold the keys of a [data file](data-file.md) and of a [recipe](recipe.md), `space`
 those of the [space language](space-language.md), or a file. Errors suggest the key for names of other tools: see
 [synonyms](synonyms.md).

@@ -23,7 +23,8 @@ RESULT_STYLES = {"equal": "green", "rounding": "yellow", "no fit": "red"}
 
 @click.command(name="reference")
 @click.option("--paper", metavar="NAME",
-              help="partialformer, anthe, edgeformer or second-tier (default: all).")
+              help="partialformer, anthe, edgeformer, or second-tier: other published "
+                   "architectures (default: all).")
 @option("json")
 def command(paper: str | None, as_json: bool) -> None:
     """Recompute the sizes that papers report.

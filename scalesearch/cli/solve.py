@@ -49,9 +49,9 @@ def command(file: str, goal: str | None, settings: tuple[str, ...],
     """Find the largest or smallest size of the architecture in FILE within a budget.
 
     GOAL is 'max KEY' or 'min KEY'. With --trade, pairs of sizes with constant costs are listed.
-    Results are exact: all values are evaluated; of more than 100,000, a grid and the values near
-    each change, if costs rise along the grid. If FILE gives the key a range, the range is searched;
-    otherwise all values from 1 that fit the budget.
+    If FILE gives the key a range, this range is searched; otherwise all values from 1. Results are
+    exact: all values are evaluated. If there are more than 100,000 and costs rise with the size, a
+    grid and the values near each change are evaluated instead.
 
     \b
     Example: scalesearch solve transformer 'max width' --budget 'params.total <= 10M'

@@ -47,9 +47,9 @@ def audit(study: str, out: Path | None, architectures: int, rates: str, rules: s
           until: float, workers: int, address: str | None, dry_run: bool, audits_proxies: bool,
           metric: str | None, cost: str | None, names: tuple[str, ...], constraint: str | None,
           confidence: float, as_json: bool) -> None:
-    """Check whether the study's learning rate disadvantages some architectures.
+    """Audit the learning rate of a study, or proxies of its scores.
 
-    Some architectures of the study are trained with several learning rates. Results are stored in
+    For the learning rate, some architectures are trained with several rates. Results are stored in
     the folder of the study, under audit/, and shown by `study report`. Run the same command again
     to resume an interrupted audit.
 

@@ -39,7 +39,7 @@ PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "i
 @click.command()
 @click.argument("study", shell_complete=complete_study)
 @click.option("--trials", type=click.IntRange(1),
-              help="Number of candidates to train (overrides the file).")
+              help="Full-budget runs, or the same compute with rungs (overrides the file).")
 @option("workers")
 @click.option("--backend", type=click.Choice(["pool", "ray", "inprocess"]),
               help="Execution backend: a pool of processes on this machine, Ray, or this process "
@@ -55,7 +55,7 @@ PROPOSAL_KEYS = ("label", "architecture", "recipe_params", "params", "costs", "i
 @option("json")
 def run(study: str, resume: bool, dry_run: bool, out: Path | None, as_json: bool,
         settings: tuple[str, ...], measure: float, **flags: Any) -> None:
-    """Run a study from its file: a search, a grid, an ablation or a scaling study.
+    """Run a study: a search, grid, ablation, scaling study or compression.
 
     After Ctrl-C (exit status 130) or SIGTERM (143), workers save and stop; resume with --resume.
     STUDY may also be the folder of a started study, which runs with its last file and options.

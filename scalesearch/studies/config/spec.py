@@ -85,7 +85,8 @@ class StudyFile(Config):
         None, "its name", expected=NAME_DESCRIPTION, default_text="the file's name",
         synonyms=("name", "study_name"), name="study")
     type: Annotated[str, words(*STUDY_TYPES)] = setting(
-        SEARCH, "a search, or named architectures in place of one", deprecated=("kind",))
+        SEARCH, "a search, fixed architectures, or the compression of a trained model",
+        deprecated=("kind",))
     space: Annotated[Any, NodeValue()] = setting(
         None, "search space", expected=SPACE_FORM,
         default_text="required, unless each architecture is a file",
