@@ -53,8 +53,8 @@ Points = NDArray[np.float64]
 # Before the surrogate predicts final values:
 N_FIRST_STARTED = 21  # trials that are started at most; chosen by benchmarks/replay.py
 N_FIRST_IN_TRAINING = 8  # trials of this phase that may be in training at once
-N_FIRST_COMPLETE = MIN_TRIALS  # trials that are trained to the end, if the budget suffices
-FIRST_COMPLETE_SHARE = 0.7  # share of the budget for these; one trial may take more
+N_FIRST_COMPLETE = 5  # trials that are trained to the end, for at most half of the budget
+FIRST_COMPLETE_SHARE = 0.7  # share of the budget for three of these; one may take more
 EXPENSIVE_SHARE = 1 / 3  # share of the trials from which the first of these is chosen
 MIN_IN_TRAINING = 2.0  # full-budget runs that may be in training at once
 
@@ -296,15 +296,17 @@ class Scheduler:
         started = [trial for trial in trials if not is_infeasible(trial)]
         values = None
         is_first_phase = False
+        n_complete = n_ending = 0
         if self.acquisition_values and self.rungs.n_pauses:
+            n_complete = self._n_first_complete(started, budget_left)
+            n_ending = sum(is_promoted(trial) and not is_paused(trial)
+                           and len(rung_losses(trial)) >= self.rungs.n_pauses for trial in started)
             values = self.acquisition_values(trials)
-            is_first_phase = values is None
-        n_ending = sum(is_promoted(trial) and not is_paused(trial)
-                       and len(rung_losses(trial)) >= self.rungs.n_pauses for trial in started)
-        if values is not None:
+            is_first_phase = values is None or MIN_TRIALS <= n_ending < n_complete
+        if is_first_phase and n_ending < n_complete:
+            action = self._first_action(started, budget_left, exhausted, n_complete)
+        elif values is not None:
             action = self._best_action(started, values, budget_left, exhausted)
-        elif is_first_phase and n_ending < N_FIRST_COMPLETE:
-            action = self._first_action(started, budget_left, exhausted)
         else:
             action = self._action_by_rank(started, budget_left, exhausted)
         self.is_waiting = not self._is_due(action, started, is_first_phase, budget_left)
@@ -328,9 +330,22 @@ class Scheduler:
         limit = max(MIN_IN_TRAINING, self.max_in_training * (budget_left + in_training))
         return in_training + self.rungs.budget_to_rung(rung) <= limit + 1e-9
 
-    def _first_action(self, started: Sequence[FrozenTrial], budget_left: float, exhausted: bool
-                      ) -> FrozenTrial | StartTrial | None:
-        """Return the next action before enough trials are trained to the end.
+    def _total_budget(self, started: Sequence[FrozenTrial], budget_left: float) -> float:
+        """Return the budget of the search: what is left and what its trials have used."""
+        levels = [len(rung_losses(trial)) - (not is_in_training(trial)) for trial in started]
+        return budget_left + sum(self.rungs.shares[min(level, self.rungs.n_pauses)]
+                                 for level in levels if level >= 0)
+
+    def _n_first_complete(self, started: Sequence[FrozenTrial], budget_left: float) -> int:
+        """Return how many trials of the first phase are trained to the end."""
+        budget = self._total_budget(started, budget_left) + 1e-9
+        budget_to_end = 1 - self.rungs.shares[0]
+        return max(1, min(int(FIRST_COMPLETE_SHARE * budget / budget_to_end), MIN_TRIALS),
+                   min(int(budget / 2 / budget_to_end), N_FIRST_COMPLETE))
+
+    def _first_action(self, started: Sequence[FrozenTrial], budget_left: float, exhausted: bool,
+                      n_complete: int) -> FrozenTrial | StartTrial | None:
+        """Return the next action before ``n_complete`` trials are trained to the end.
 
         Many trials are trained to the first rung, for at most half of the budget. A few of them are
         then trained to the end.
@@ -346,17 +361,15 @@ class Scheduler:
             for trial in promoted if is_in_training(trial))
         # References that were complete before the search have no losses at rungs.
         n_started = sum(len(rung_losses(trial)) > 0 or not is_complete(trial) for trial in started)
-        budget = left + n_started * first_share + len(promoted) * (1 - first_share)
-        n_affordable = int(FIRST_COMPLETE_SHARE * budget / (1 - first_share))
-        n_complete = min(max(n_affordable, 1), N_FIRST_COMPLETE)
         reserved = max(0, n_complete - len(promoted)) * (1 - first_share)
+        half = self._total_budget(started, budget_left) / 2
         if (not exhausted and n_started < N_FIRST_STARTED
-                and (n_started + 1) * first_share <= budget / 2 + 1e-9
+                and (n_started + 1) * first_share <= half + 1e-9
                 and left - first_share >= max(reserved, 1 - first_share) - 1e-9):
             return START_TRIAL
         finishable = [trial for trial in started
                       if is_paused(trial) and self._budget_to_end(trial) <= left + 1e-9]
-        if finishable and len(promoted) < N_FIRST_COMPLETE:
+        if finishable and len(promoted) < max(n_complete, MIN_TRIALS):
             return select_first_promotion(finishable, promoted, self.objectives, n_complete,
                                           left - reserved < 1 - 1e-9)
         return self._action_by_rank(started, budget_left, exhausted)

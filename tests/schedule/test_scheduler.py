@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scalesearch.pareto import Objective
 from scalesearch.samplers.hypervolume_gp import AcquisitionValues
 from scalesearch.samplers.trial_history import is_paused, rung_losses
-from scalesearch.schedule import NO_RUNGS, START_TRIAL, Rungs, Scheduler, is_promoted
+from scalesearch.schedule import (
+    N_FIRST_COMPLETE,
+    NO_RUNGS,
+    START_TRIAL,
+    Rungs,
+    Scheduler,
+    is_promoted,
+)
 from tests.samplers.trials import frozen
 
 OBJECTIVES = (Objective("bleu", "max", True), Objective("params", "min", False))
@@ -73,6 +80,23 @@ def test_many_trials_are_started_and_a_few_are_finished_before_there_is_a_surrog
     assert sum(trial.state.name == "COMPLETE" for trial in trials) == n_complete
 
 
+@pytest.mark.parametrize("full_runs, n_complete", [
+    (1.0, 1), (3.0, 2), (5.0, 3), (7.0, 3), (7.3, 4), (9.0, 5), (40.0, 5)])
+def test_more_trials_are_trained_to_the_end_first_if_the_budget_is_large(full_runs, n_complete):
+    """A surrogate is not used before, even if it predicts final values after three trials."""
+    waiting = [trial(number, "PAUSED", 30.0 - number, (2.0 + number / 10,))
+               for number in range(10, 30)]
+    complete = [trial(number, "COMPLETE", 5.0 + number, (2.0, 1.9, 1.8), 20.0)
+                for number in range(n_complete)]
+    scheduler = Scheduler(RUNGS, OBJECTIVES, lambda trials: AcquisitionValues(1.0, {}))
+    spent = 0.1 * len(waiting) + n_complete
+    following = scheduler.next_action([*complete, *waiting], full_runs - spent)
+    assert following is START_TRIAL or full_runs - spent < 1
+    if n_complete > 3:
+        before = [*complete[1:], trial(0, "PAUSED", 5.0, (2.0,)), *waiting]
+        assert is_paused(scheduler.next_action(before, full_runs - spent + 0.9))
+
+
 def test_first_rungs_cost_at_most_half_of_the_budget():
     scheduler = Scheduler(Rungs((0.4, 1.0)), OBJECTIVES, no_values)
     early = [trial(number, "PAUSED", 1.0 + number, (3.0,)) for number in range(12)]
@@ -126,18 +150,18 @@ def test_last_promotions_add_hypervolume_in_costs_and_earlier_ones_in_their_loga
 
 
 @pytest.mark.parametrize("losses", [(2.0,), (2.0, 1.5)])
-def test_further_workers_promote_by_rank_while_the_first_three_are_trained_to_the_end(losses):
-    trials = [trial(number, "RUNNING", 5.0, losses) for number in range(3)]
+def test_further_workers_promote_by_rank_while_the_first_ones_are_trained_to_the_end(losses):
+    trials = [trial(number, "RUNNING", 5.0, losses) for number in range(N_FIRST_COMPLETE)]
     trials += [trial(number, "PAUSED", 30.0 - number, (2.0 + number / 10,))
-               for number in range(3, 21)]
+               for number in range(N_FIRST_COMPLETE, 21)]
     ranked = Scheduler(RUNGS, OBJECTIVES).next_action(trials, 10.0)
     assert ranked is not START_TRIAL
     assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(trials, 10.0) is ranked
 
 
 def test_trials_promoted_by_rank_are_not_all_trained_to_the_end():
-    trials = [*(trial(number, "RUNNING", 5.0, (2.0, 1.5)) for number in range(3)),
-              trial(3, "PAUSED", 5.0, (2.5, 2.4))]
+    trials = [*(trial(number, "RUNNING", 5.0, (2.0, 1.5)) for number in range(N_FIRST_COMPLETE)),
+              trial(N_FIRST_COMPLETE, "PAUSED", 5.0, (2.5, 2.4))]
     assert Scheduler(RUNGS, OBJECTIVES, no_values).next_action(trials, 10.0) is START_TRIAL
 
 
