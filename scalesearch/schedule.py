@@ -213,8 +213,8 @@ def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[Fro
 
     Large models are often behind at the first rung and ahead at the end. The first of several
     promotions is therefore the best of the most expensive third. The next ones, or the only one,
-    add the most hypervolume to those before, in loss at the first rung and costs. While the search
-    goes on, these are logarithms of costs, so that the surrogate is fitted to small models, too.
+    add the most hypervolume to those before, in loss at the first rung and costs. If the search
+    continues, these are logarithms of costs, so that the surrogate is fitted to small models, too.
 
     Args:
         paused: trials that are paused at the first rung.
