@@ -214,7 +214,7 @@ def select_first_promotion(paused: Sequence[FrozenTrial], promoted: Sequence[Fro
     Large models are often behind at the first rung and ahead at the end. The first of several
     promotions is therefore the best of the most expensive third. The next ones, or the only one,
     add the most hypervolume to those before, in loss at the first rung and costs. If the search
-    continues, these are logarithms of costs, so that the surrogate is fitted to small models, too.
+    continues, these are logarithms of costs, so that small models are chosen, too.
 
     Args:
         paused: trials that are paused at the first rung.
@@ -302,6 +302,7 @@ class Scheduler:
             n_ending = sum(is_promoted(trial) and not is_paused(trial)
                            and len(rung_losses(trial)) >= self.rungs.n_pauses for trial in started)
             values = self.acquisition_values(trials)
+            # A surrogate needs MIN_TRIALS complete trials; with a large budget, more are awaited.
             is_first_phase = values is None or MIN_TRIALS <= n_ending < n_complete
         if is_first_phase and n_ending < n_complete:
             action = self._first_action(started, budget_left, exhausted, n_complete)
