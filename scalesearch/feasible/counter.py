@@ -7,11 +7,12 @@ independently, so that feasible pairs can be counted without a list of all pairs
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 LEFT_SECTION = "encoder"
 RIGHT_SECTIONS = ("decoder", "embedding", "output")
-MAX_RIGHT_ROWS = 20_000_000  # combinations of right sections, at 13 bytes each
+# Combinations of right sections: 13 bytes each, and 8 per bound while they are counted.
+MAX_RIGHT_ROWS = 20_000_000
 MAX_BOUNDS_TOGETHER = 3  # every combination of bounds is counted
 
 T = TypeVar("T")
@@ -103,7 +105,7 @@ class FeasibleCounter:
         self.sides = {"left": ((LEFT_SECTION,), self.left_groups),
                       "right": (RIGHT_SECTIONS, self.right_groups)}
         self.cells = self._cells()
-        self._indices: dict[Any, DominanceIndex] = {}
+        self._n_within: dict[tuple[CostBound, ...], int] = {}
 
     def _cells(self) -> list[SharedCell]:
         parts = self.decomposition.parts
@@ -216,23 +218,75 @@ class FeasibleCounter:
 
     def _count_within(self, bounds: list[CostBound]) -> int:
         bounds = tightest_bounds(bounds)
-        return sum(int(self._count_partners(cell, "left", bounds).sum()) * len(cell.valid_rest_rows)
-                   for cell in self._allowed("left"))
+        key = tuple(bounds)
+        if key not in self._n_within:
+            self._n_within[key] = sum(int(n_partners.sum()) * len(cell.valid_rest_rows)
+                                      for cell, n_partners in self._count_partners("left", bounds))
+        return self._n_within[key]
 
-    def _count_partners(self, cell: SharedCell, points: str,
-                        bounds: list[CostBound]) -> NDArray[Any]:
-        """Count the feasible partners of each valid row of one side of ``cell``.
+    def _count_partners(self, points: str, bounds: list[CostBound]
+                        ) -> Iterator[tuple[SharedCell, NDArray[Any]]]:
+        """Count the feasible partners of each valid row of one side, in each allowed cell.
 
         Args:
-            points: the side of the partners.
+            points: the side of the partners. The cells are sorted by its groups.
+
+        Yields:
+            a cell, and an array (valid rows of the other side) of numbers of partners.
         """
         limits = np.array([bound.clipped_limit for bound in bounds], np.int64)
         other = "right" if points == "left" else "left"
-        slack = limits - self.bounded_costs(other, getattr(cell, other), bounds)
-        key = (points, getattr(cell, points), tuple((bound.name, bound.sign) for bound in bounds))
-        if key not in self._indices:  # a hundred bytes per row: only the last index is kept
-            self._indices = {key: DominanceIndex(self.bounded_costs(*key[:2], bounds))}
-        return self._indices[key].weight_within(slack)
+        slacks = self._by_group(other, limits - self._side_costs(other, bounds))
+        costs = self._by_group(points, self._side_costs(points, bounds))
+        for number, group in groupby(self._allowed(points), attrgetter(points)):
+            index = DominanceIndex(costs[number])  # a hundred bytes per row: only one exists
+            cells = list(group)
+            cell_slacks = [slacks[getattr(cell, other)] for cell in cells]
+            n_partners = index.weight_within(np.concatenate(cell_slacks))
+            ends = np.cumsum([len(slack) for slack in cell_slacks])
+            yield from zip(cells, np.split(n_partners, ends))
+
+    def _side_costs(self, side: str, bounds: list[CostBound]) -> NDArray[np.int64]:
+        """Costs (valid rows, bounds) of all groups of a side, with the sign of each bound."""
+        columns = [self.decomposition.columns.index(bound.name) for bound in bounds]
+        names, groups = self.sides[side]
+        total: Any = sum(
+            self.decomposition.parts[name].costs[:, columns][
+                np.concatenate([group.rows[position][group.is_valid] for group in groups])]
+            for position, name in enumerate(names))
+        return np.asarray(total, np.int64) * np.array([bound.sign for bound in bounds], np.int64)
+
+    def _by_group(self, side: str, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """Split values of the valid rows of a side by group."""
+        ends = np.cumsum([int(group.is_valid.sum()) for group in self.sides[side][1]])
+        return np.split(values, ends)
+
+    def sample_costs(self, n_samples: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Sample valid configurations uniformly, or list all if there are at most ``n_samples``.
+
+        Returns:
+            (samples, columns of the decomposition) costs.
+        """
+        parts = self.decomposition.parts
+        cells = [cell for cell in self.cells if cell.is_allowed]
+        shapes = [(int(self.left_groups[cell.left].is_valid.sum()),
+                   int(self.right_groups[cell.right].is_valid.sum()), len(cell.valid_rest_rows))
+                  for cell in cells]
+        counts = np.array([math.prod(shape) for shape in shapes], float)
+        is_complete = counts.sum() <= n_samples
+        n_of_cell = (counts.astype(int) if is_complete
+                     else rng.multinomial(n_samples, counts / counts.sum()))
+        costs = [np.zeros((0, len(self.decomposition.columns)), np.int64)]
+        for index in np.flatnonzero(n_of_cell).tolist():
+            shape, n = shapes[index], n_of_cell[index]
+            left, right, _ = (np.unravel_index(np.arange(n), shape) if is_complete else
+                              (rng.integers(size, size=n) for size in shape))
+            cell = cells[index]
+            rows = [self.left_groups[cell.left].valid_rows[0][left],
+                    *(rows[right] for rows in self.right_groups[cell.right].valid_rows)]
+            costs.append(np.sum([parts[name].costs[indices] for name, indices
+                                 in zip((LEFT_SECTION, *RIGHT_SECTIONS), rows)], 0))
+        return np.concatenate(costs)
 
     # -- violations
 
@@ -289,11 +343,14 @@ class FeasibleCounter:
             for column, parameter in enumerate(part.parameters):
                 if parameter in counts:
                     continue
-                for index in np.unique(part.value_indices[:, column]):
+                indices, positions = np.unique(part.value_indices[:, column], return_inverse=True)
+                sums = np.zeros((len(weights), len(indices)), dtype)
+                for sum_by_value, weight in zip(sums, weights):
+                    np.add.at(sum_by_value, positions, weight)
+                for index, numbers in zip(indices.tolist(), sums.T.astype(object).tolist()):
                     if index != NOT_SAMPLED:
-                        mask = part.value_indices[:, column] == index
-                        n_all, n_valid, n_feasible = (int(weight[mask].sum()) for weight in weights)
-                        counts[parameter][int(index)] = n_all, n_valid, n_feasible
+                        n_all, n_valid, n_feasible = map(int, numbers)
+                        counts[parameter][index] = n_all, n_valid, n_feasible
         return counts
 
     def _row_weights(self, bounds: list[CostBound], dtype: type) -> dict[str, NDArray[Any]]:
@@ -301,18 +358,21 @@ class FeasibleCounter:
         bounds = tightest_bounds(bounds)
         weights = {name: np.zeros(len(part), dtype)
                    for name, part in self.decomposition.parts.items()}
-        for cell in self._allowed("right"):
-            left = self.left_groups[cell.left]
-            n_rest = len(cell.valid_rest_rows)
-            n_partners = self._count_partners(cell, "right", bounds).astype(dtype)
-            weights[LEFT_SECTION][left.valid_rows[0]] += n_partners * n_rest
-            weights[REMAINING_PART][cell.valid_rest_rows] += int(n_partners.sum())
-            weights[SHARED_PART][cell.shared_row] += int(n_partners.sum()) * n_rest
-        for cell in self._allowed("left"):
-            right = self.right_groups[cell.right]
-            n_partners = self._count_partners(cell, "left", bounds).astype(dtype)
-            for name, rows in zip(RIGHT_SECTIONS, right.valid_rows):
-                np.add.at(weights[name], rows, n_partners * len(cell.valid_rest_rows))
+        for points in ("left", "right"):
+            names, groups = self.sides["right" if points == "left" else "left"]
+            # Per group of rows, weights of its valid rows, summed over cells.
+            group_weights = [np.zeros(int(group.is_valid.sum()), dtype) for group in groups]
+            for cell, n_partners in self._count_partners(points, bounds):
+                n_rest = len(cell.valid_rest_rows)
+                number = cell.right if points == "left" else cell.left
+                group_weights[number] += n_partners.astype(dtype) * n_rest
+                if points == "right":
+                    n_pairs = int(n_partners.sum())
+                    weights[REMAINING_PART][cell.valid_rest_rows] += n_pairs
+                    weights[SHARED_PART][cell.shared_row] += n_pairs * n_rest
+            for group, weights_of_rows in zip(groups, group_weights):
+                for name, rows in zip(names, group.valid_rows):
+                    np.add.at(weights[name], rows, weights_of_rows)
         return weights
 
     # -- distinct networks
@@ -347,6 +407,5 @@ class FeasibleCounter:
             columns.append(self.decomposition.parts[name].network_numbers[rows])
         group_numbers = np.repeat(np.arange(len(groups), dtype=np.int32),
                                   [int(group.is_valid.sum()) for group in groups])
-        costs = np.concatenate([self.bounded_costs(side, number, bounds)
-                                for number in range(len(groups))])
-        return NetworksByGroup(number_rows(columns, len(group_numbers)), group_numbers, costs)
+        return NetworksByGroup(number_rows(columns, len(group_numbers)), group_numbers,
+                               self._side_costs(side, bounds))

@@ -8,6 +8,7 @@ in an allowed cell. A cap is the largest allowed value of a cost.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -253,7 +254,13 @@ class Extremes:
         group_fronts: dict[tuple[int, int], IntArray] = {}
         costs = np.zeros((0, 2), np.int64)
         candidates = np.zeros((0, 3), np.int64)  # pair, left row, right row
+        highest = self._cost_range(maximize)[1].tolist()
+        lowest = self._cost_range(minimize)[0].tolist()
+        front_costs: tuple[list[int], list[int]] = ([], [])
         for pair, groups in enumerate(self._pairs.tolist()):
+            before = bisect_right(front_costs[1], lowest[pair]) - 1
+            if before >= 0 and front_costs[0][before] >= highest[pair]:
+                continue
             sides = []
             for side in (0, 1):
                 rows = group_fronts.get((side, groups[side]))
@@ -267,8 +274,9 @@ class Extremes:
             mask = _may_be_on_front(left, right, costs)
             left_rows = left_rows[mask]
             left = left[mask]
-            mask = (_may_be_on_front(right, left, costs) if len(left_rows)
-                    else np.zeros(len(right), bool))
+            if not len(left_rows):
+                continue
+            mask = _may_be_on_front(right, left, costs)
             right_rows = right_rows[mask]
             right = right[mask]
             a, b = np.divmod(np.arange(len(left_rows) * len(right_rows)), max(1, len(right_rows)))
@@ -278,6 +286,7 @@ class Extremes:
             front = _front(costs)
             costs = costs[front]
             candidates = candidates[front]
+            front_costs = costs[:, 0].tolist(), costs[:, 1].tolist()
         within_cap = costs[:, 1] <= self.caps.get(minimize, UNBOUNDED)
         return [self.candidate_at(*row) for row in candidates[within_cap].tolist()]
 

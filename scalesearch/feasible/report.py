@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -61,8 +60,8 @@ class FeasibilityReport:
         violations: a row per set of budgets that valid candidates violate, with columns violated,
             count and share.
         sample: costs of random candidates, and whether each fits, for figures.
-        n_samples: number of these candidates.
-        strata: description of the strata of the sample.
+        n_samples: number of random candidates, including those that cannot be built.
+        strata: how they were sampled.
         inexact_reason: why not all candidates were counted.
         n_candidates: number of configurations; None if there are infinitely many, or if too many
             parameters depend on each other.
@@ -116,8 +115,8 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
 
     Args:
         budgets: constraints on costs, in addition to the constraints of the space.
-        n_samples: random candidates, for figures and for estimates. A smaller space is evaluated
-            completely instead.
+        n_samples: random candidates, for figures and for estimates; all candidates of a smaller
+            space.
         seed: random seed.
         progress: called with a text for each step, and with its progress if it is long.
     """
@@ -125,36 +124,16 @@ def analyze_feasibility(space: Space, protocol: Protocol, budgets: tuple[Constra
     bounded = [cost for constraint in (*budgets, *cost_constraints)
                for cost in sorted(constraint.costs)]
     names = tuple(dict.fromkeys([*DEFAULT_FRONT_COSTS, *bounded]))
-    progress("sampling candidates")
-    estimate = estimate_feasibility(space, protocol, budgets, names, n_samples, seed)
-    report = None
-    reasons = []
-    for estimator in ("sections", "list"):
+    try:
+        report = _report_by_sections(space, protocol, budgets, names, n_samples, seed, progress)
+    except (TooManyCandidatesError, ContinuousRangeError) as error:
+        progress("sampling candidates")
+        estimate = estimate_feasibility(space, protocol, budgets, names, n_samples, seed)
         try:
-            counter = _make_counter(estimator, space, protocol, budgets, names, estimate.size,
-                                    progress)
-            report = _exact_report(estimator, counter, estimate)
-            break
-        except (TooManyCandidatesError, ContinuousRangeError) as reason:
-            reasons.append(str(reason))
-    if report is None:
-        n_candidates = None
-        with suppress(UncountableSpaceError):
-            n_candidates = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
-        sample = estimate.sample
-        weights = sample.groupby("violated")["weight"].agg(["size", "sum"])
-        violations = pd.DataFrame({"violated": weights.index.astype(str), "count": weights["size"],
-                                   "share": weights["sum"] / sample["weight"].sum()})
-        violations = violations.sort_values("count", ascending=False).reset_index(drop=True)
-        names_in_order = [name for name, _ in space.parameters()]
-        unmet_costs = _unmet_costs_of_samples(estimate, budgets)
-        report = FeasibilityReport(
-            "samples", estimate.share, estimate.share_low, estimate.share_high,
-            _with_verdicts(estimate.value_shares, names_in_order, False), violations,
-            sample.drop(columns=["violated", "weight"]), estimate.n_samples, estimate.strata,
-            "; ".join(dict.fromkeys(reasons)), n_candidates,
-            front=_sampled_front(estimate.feasible), is_front_complete=False,
-            min_costs=unmet_costs[1], max_costs=unmet_costs[-1])
+            report = _report_by_listing(space, protocol, budgets, names, estimate, progress)
+        except (TooManyCandidatesError, ContinuousRangeError) as listing_error:
+            reason = "; ".join(dict.fromkeys([str(error), str(listing_error)]))
+            report = _report_by_samples(space, budgets, estimate, reason)
     printed = [*select_spread_points(report.front), *report.extremes.values()]
     candidates = evaluate_costs([CostedCandidate.from_param_values(candidate.param_values)
                                  for candidate in printed], protocol, [WEIGHT_WORK_COST])
@@ -172,24 +151,72 @@ def select_spread_points(points: Sequence[IndexedCandidate | SampledCandidate]
     return [points[round(index * step)] for index in range(count)]
 
 
-def _make_counter(estimator: str, space: Space, protocol: Protocol,
-                  budgets: tuple[Constraint, ...], names: tuple[str, ...],
-                  estimated_size: float, progress: ProgressCallback) -> FeasibleCounter:
-    """Counter of a decomposed or listed space.
+def _report_by_sections(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
+                        names: tuple[str, ...], n_samples: int, seed: int,
+                        progress: ProgressCallback) -> FeasibilityReport:
+    """Report on all configurations, counted section by section.
 
-    Args:
-        estimated_size: estimated number of configurations.
+    Raises:
+        TooManyCandidatesError: the space cannot be decomposed, or is too large.
+        ContinuousRangeError: the space has a continuous range.
+    """
+    counter = _decompose(space, protocol, budgets, names, progress)
+    sample = pd.DataFrame(counter.sample_costs(n_samples, np.random.default_rng(seed)),
+                          columns=list(names))
+    fits = np.ones(len(sample), bool)
+    for bound in counter.bounds:
+        fits &= bound.sign * sample[bound.name].to_numpy() <= bound.limit
+    return _exact_report("sections", counter, sample.assign(fits=fits), len(sample),
+                         "uniform over valid configurations")
+
+
+def _report_by_listing(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
+                       names: tuple[str, ...], estimate: Estimate,
+                       progress: ProgressCallback) -> FeasibilityReport:
+    """Report on all configurations, listed.
 
     Raises:
         TooManyCandidatesError: the space is too large.
         ContinuousRangeError: the space has a continuous range.
     """
-    if estimator == "list":
-        if estimated_size > HOPELESS_FACTOR * MAX_LISTED:
-            raise TooManyCandidatesError("the space has too many configurations to list them")
-        progress("listing all configurations")
-        listed = ListedSpace(space, protocol, names, budgets)
-        return FeasibleCounter(listed, listed.bounds, listed.required, progress)
+    if estimate.size > HOPELESS_FACTOR * MAX_LISTED:
+        raise TooManyCandidatesError("the space has too many configurations to list them")
+    progress("listing all configurations")
+    listed = ListedSpace(space, protocol, names, budgets)
+    counter = FeasibleCounter(listed, listed.bounds, listed.required, progress)
+    return _exact_report("list", counter, estimate.sample.drop(columns=["violated", "weight"]),
+                         estimate.n_samples, estimate.strata)
+
+
+def _report_by_samples(space: Space, budgets: tuple[Constraint, ...], estimate: Estimate,
+                       inexact_reason: str) -> FeasibilityReport:
+    """Report on random candidates."""
+    n_candidates = None
+    with suppress(UncountableSpaceError):
+        n_candidates = count_configurations(space.parameter_space, MAX_LISTED_COMBINATIONS)
+    sample = estimate.sample
+    weights = sample.groupby("violated")["weight"].agg(["size", "sum"])
+    violations = pd.DataFrame({"violated": weights.index.astype(str), "count": weights["size"],
+                               "share": weights["sum"] / sample["weight"].sum()})
+    violations = violations.sort_values("count", ascending=False).reset_index(drop=True)
+    names_in_order = [name for name, _ in space.parameters()]
+    unmet_costs = _unmet_costs_of_samples(estimate, budgets)
+    return FeasibilityReport(
+        "samples", estimate.share, estimate.share_low, estimate.share_high,
+        _with_verdicts(estimate.value_shares, names_in_order, False), violations,
+        sample.drop(columns=["violated", "weight"]), estimate.n_samples, estimate.strata,
+        inexact_reason, n_candidates, front=_sampled_front(estimate.feasible),
+        is_front_complete=False, min_costs=unmet_costs[1], max_costs=unmet_costs[-1])
+
+
+def _decompose(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...],
+               names: tuple[str, ...], progress: ProgressCallback) -> FeasibleCounter:
+    """Counter of a decomposed space.
+
+    Raises:
+        TooManyCandidatesError: the space cannot be decomposed, or is too large.
+        ContinuousRangeError: the space has a continuous range.
+    """
     constraints = [constraint for constraint in space.constraints if constraint.costs]
     for limit in (*budgets, *constraints):
         for part in split_constraint(limit):
@@ -202,8 +229,8 @@ def _make_counter(estimator: str, space: Space, protocol: Protocol,
     return FeasibleCounter(Decomposition(space, protocol, names), bounds, required, progress)
 
 
-def _exact_report(estimator: str, counter: FeasibleCounter,
-                  estimate: Estimate) -> FeasibilityReport:
+def _exact_report(estimator: str, counter: FeasibleCounter, sample: pd.DataFrame, n_samples: int,
+                  strata: str) -> FeasibilityReport:
     share = counter.n_feasible / counter.n_candidates
     notes: list[str] = []
     try:
@@ -229,9 +256,7 @@ def _exact_report(estimator: str, counter: FeasibleCounter,
     violation_frame["share"] = violation_frame["count"] / max(1, counter.n_valid)
     return FeasibilityReport(
         estimator, share, share, share, _with_verdicts(frame, list(parameters), True),
-        violation_frame,
-        estimate.sample.drop(columns=["violated", "weight"]),
-        estimate.n_samples, estimate.strata, n_candidates=counter.n_candidates,
+        violation_frame, sample, n_samples, strata, n_candidates=counter.n_candidates,
         n_valid=counter.n_valid, n_feasible=counter.n_feasible, n_distinct=n_distinct,
         n_distinct_feasible=n_distinct_feasible, front=front, is_front_complete=is_complete,
         extremes=extremes, min_costs=unmet_costs.get(1, {}), max_costs=unmet_costs.get(-1, {}),
@@ -295,8 +320,8 @@ def min_costs(space: Space, protocol: Protocol, budgets: tuple[Constraint, ...])
     """
     names = cost_names((*budgets, *space.constraints))
     try:
-        counter = _make_counter("sections", space, protocol, budgets, names, math.inf, str)
-        return _unmet_costs(counter)[1]
+        return _unmet_costs(_decompose(space, protocol, budgets, names,
+                                       lambda text: None))[1]
     except (TooManyCandidatesError, ContinuousRangeError):
         return {}
 

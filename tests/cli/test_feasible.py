@@ -120,7 +120,9 @@ cost: { protocol: { source: 20, target: 20, vocab: 8000 } }
 def test_columns_that_do_not_fit_the_terminal_are_named(
         monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    output = run("flagship", "--budget", "params.total <= 2M")
+    fixed = [f"--set={key}" for key in ("vocab=4000", "matrices.ffn=dense",
+                                        "matrices.attention=dense")]
+    output = run("flagship", "--budget", "params.total <= 2M", *fixed)
     lines = output[output.index("candidates on the front"):].splitlines()
     table = [line for line in lines if line[:1] in "│┃"]
     assert max(map(len, table)) <= int(columns)

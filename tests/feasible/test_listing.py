@@ -241,8 +241,10 @@ def test_size_is_estimated_without_bias() -> None:
 
 def test_small_spaces_are_evaluated_instead_of_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = analyze(UNEVEN, BUDGET, n_samples=119)
-    assert exact.exact and exact.n_samples == 119
-    monkeypatch.setattr("scalesearch.feasible.report._make_counter", _raise_too_many)
+    assert exact.exact and exact.n_samples == len(exact.sample) == exact.n_valid == 72
+    assert exact.sample["fits"].sum() == exact.n_feasible
+    for counted in ("Decomposition", "ListedSpace"):
+        monkeypatch.setattr(f"scalesearch.feasible.report.{counted}", _raise_too_many)
     report = analyze(UNEVEN, BUDGET, n_samples=120)
     assert not report.exact and report.n_samples == len(report.sample) == 120
     assert report.share == pytest.approx(exact.share)
@@ -250,6 +252,20 @@ def test_small_spaces_are_evaluated_instead_of_sampled(monkeypatch: pytest.Monke
     assert len(report.front) > 1 and not report.is_front_complete
     assert report.value_shares["share"].tolist() == pytest.approx(
         exact.value_shares["share"].tolist())
+
+
+def test_sample_of_a_decomposed_space_is_uniform_over_its_valid_configurations() -> None:
+    report = analyze(LARGE, BUDGET, n_samples=1000)
+    assert report.estimator == "sections" and report.n_samples == len(report.sample) == 1000
+    listed = analyze(LARGE, BUDGET, n_samples=2000).sample
+    costs = [name for name in listed if name != "fits"]
+    expected = listed.value_counts(costs, normalize=True)
+    shares = report.sample.value_counts(costs, normalize=True)
+    assert set(shares.index) <= set(expected.index) and len(shares) > 0.4 * len(expected)
+    assert shares.sub(expected, fill_value=0).abs().max() < 0.02
+    share = report.n_feasible / report.n_valid
+    assert report.sample["fits"].mean() == pytest.approx(share, abs=0.05)
+    assert analyze(LARGE, BUDGET, n_samples=1000).sample.equals(report.sample)
 
 
 def _raise_too_many(*args: object) -> None:
