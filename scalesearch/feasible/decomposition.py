@@ -7,8 +7,9 @@ candidates of each section.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -31,6 +32,7 @@ from scalesearch.feasible.enumeration import (
     CandidateTable,
     ValueIndices,
     enumerate_tables,
+    too_many_combinations,
 )
 from scalesearch.feasible.identity import NetworkNumbering
 from scalesearch.feasible.pieces import (
@@ -44,9 +46,12 @@ from scalesearch.feasible.pieces import (
 from scalesearch.spaces import Space, UnbuildableError
 from scalesearch.spaces.assembly.architecture import SECTION_NAMES
 from scalesearch.spaces.parameters.constraints import Constraint
+from scalesearch.spaces.parameters.count import estimate_combinations
+from scalesearch.spaces.parameters.param_values import ParamAssignment, SuggestFunction
 from scalesearch.spaces.schema.bound_tree import ParameterNode
 
 MAX_ROWS = 6_000_000
+MAX_ERROR = 3  # of the estimated number of rows, in standard errors
 # Random configurations that are built to find the keys that a section reads. Keys that they do not
 # show are found while candidates are listed.
 N_TRACE_SAMPLES = 60
@@ -230,6 +235,7 @@ class Decomposition:
                                 if self._parameters_of_node(node) & shared)
         needed |= dict.fromkeys(key for constraint in constraints
                                 for key in constraint.referenced_names())
+        self._check_size(needed, max_rows)
         networks = NetworkNumbering(self.protocol)
         tables = []
         n_rows = 0
@@ -240,6 +246,22 @@ class Decomposition:
             tables.append((table.value_indices, costs, is_valid))
             n_rows += table.n_candidates
         return stack_candidates(tables, networks.numbers_of(n_rows))
+
+    def _check_size(self, keys: Collection[str], max_rows: int) -> None:
+        """Refuse too many combinations before they are evaluated, which takes a minute."""
+        parameters = dict(self.space.parameters())
+        counts = [parameters[name].count() for name in self._parameters(keys)]
+        if None in counts or math.prod(filter(None, counts)) <= max_rows:
+            return
+
+        def request_values(suggest: SuggestFunction) -> None:
+            assignment = ParamAssignment(self.parameter_space, suggest)
+            for key in keys:
+                assignment.value_of(key)
+
+        estimate, standard_error = estimate_combinations(request_values)
+        if estimate - MAX_ERROR * standard_error > max_rows:
+            raise too_many_combinations(max_rows)
 
     def _evaluate_table(
             self, piece: NetworkPiece | None, table: CandidateTable, keys: Container[str],

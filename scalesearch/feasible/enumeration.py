@@ -31,6 +31,12 @@ class TooManyCandidatesError(UserError):
     code = "too-many-combinations"
 
 
+def too_many_combinations(max_candidates: int) -> TooManyCandidatesError:
+    """Error for more than ``max_candidates`` combinations."""
+    return TooManyCandidatesError(f"more than {max_candidates:,} combinations of parameters depend "
+                                  "on each other")
+
+
 class ContinuousRangeError(UserError):
     """A continuous range has infinitely many values."""
 
@@ -130,8 +136,7 @@ def enumerate_tables(space_parameters: ParameterSpace, keys: Iterable[str],
         except MissingValuesError as missing:
             n_listed += n_rows * (missing.count - 1)
             if n_listed > max_candidates:
-                raise TooManyCandidatesError(f"more than {max_candidates:,} combinations of "
-                                             "parameters depend on each other") from None
+                raise too_many_combinations(max_candidates) from None
             # Combine every row with each of the missing values.
             crossed = {name: np.repeat(column, missing.count) for name, column in indices.items()}
             crossed[missing.name] = np.tile(np.arange(missing.count, dtype=np.int32), n_rows)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalesearch.feasible.enumeration import TooManyCandidatesError
+from scalesearch.feasible.enumeration import too_many_combinations
 from scalesearch.feasible.identity import number_rows
 from scalesearch.spaces import UnbuildableError
 from scalesearch.spaces.assembly.architecture import build_section
@@ -132,8 +132,7 @@ def join_parts(left: SectionCandidates, right: SectionCandidates,
     ends = np.searchsorted(right_numbers[order], left_numbers, "right")
     n_partners = ends - starts
     if n_partners.sum() > max_rows:
-        raise TooManyCandidatesError(f"more than {max_rows:,} combinations of parameters depend on "
-                                     "each other")
+        raise too_many_combinations(max_rows)
     left_rows = np.repeat(np.arange(len(left)), n_partners)
     offsets = np.arange(len(left_rows)) - np.repeat(np.cumsum(n_partners) - n_partners, n_partners)
     right_rows = order[np.repeat(starts, n_partners) + offsets]

@@ -3,14 +3,17 @@
 import random
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from scalesearch.cost import evaluate_cost, find_protocol
+from scalesearch.feasible.decomposition import Decomposition
 from scalesearch.feasible.enumeration import TooManyCandidatesError
 from scalesearch.feasible.estimate import estimate_feasibility
 from scalesearch.feasible.limits import read_budgets
 from scalesearch.feasible.nearest import ProjectedCandidate, find_nearest
+from scalesearch.feasible.pieces import NetworkPiece
 from scalesearch.feasible.report import FeasibilityReport, analyze_feasibility
 from scalesearch.feasible.tables import render_report
 from scalesearch.spaces import Space, UnbuildableError
@@ -266,6 +269,22 @@ def test_sample_of_a_decomposed_space_is_uniform_over_its_valid_configurations()
     share = report.n_feasible / report.n_valid
     assert report.sample["fits"].mean() == pytest.approx(share, abs=0.05)
     assert analyze(LARGE, BUDGET, n_samples=1000).sample.equals(report.sample)
+
+
+def test_too_many_combinations_are_refused_before_their_costs_are_evaluated(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = []
+    evaluate_table = Decomposition._evaluate_table
+
+    def record(self: Decomposition, piece: NetworkPiece, *arguments: Any) -> Any:
+        halves.append(piece and piece.half)
+        return evaluate_table(self, piece, *arguments)
+
+    monkeypatch.setattr(Decomposition, "_evaluate_table", record)
+    with pytest.raises(TooManyCandidatesError):
+        Decomposition(Space.parse(LARGE), PROTOCOL, ("params.total",), 20)
+    assert set(halves) == {"", "mixers"}  # the feed-forward networks have 40 combinations
+    assert Decomposition(Space.parse(LARGE), PROTOCOL, ("params.total",), 500)
 
 
 def _raise_too_many(*args: object) -> None:

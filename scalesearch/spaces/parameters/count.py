@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from random import Random
+from statistics import fmean, stdev
 from typing import Any
 
 from scalesearch.errors import UserError
@@ -57,7 +58,7 @@ def count_configurations(parameter_space: ParameterSpace,
     runs = [partial(_count_component, parameter_space, *component)
             for component in _tied_components(parameter_space)]
     max_enumerated = max_enumerated or MAX_ENUMERATED
-    if any(_estimate_combinations(run) > HOPELESS_FACTOR * max_enumerated for run in runs):
+    if any(estimate_combinations(run)[0] > HOPELESS_FACTOR * max_enumerated for run in runs):
         raise _uncountable_error(max_enumerated)
     product = 1
     for run in runs:
@@ -70,10 +71,13 @@ def count_configurations(parameter_space: ParameterSpace,
     return product
 
 
-def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
+def estimate_combinations(run: Callable[[SuggestFunction], object]) -> tuple[float, float]:
     """Estimate the number of combinations that ``run`` requests, without bias.
 
     Source: Knuth (1975).
+
+    Returns:
+        the estimate and its standard error.
     """
     rng = Random(0)
     sizes: list[int] = []
@@ -86,7 +90,7 @@ def _estimate_combinations(run: Callable[[SuggestFunction], int]) -> float:
     for _ in range(N_SIZE_PROBES):
         sizes.append(1)
         run(suggest)
-    return sum(sizes) / N_SIZE_PROBES
+    return fmean(sizes), stdev(sizes) / math.sqrt(N_SIZE_PROBES)
 
 
 def _uncountable_error(max_enumerated: int) -> UncountableSpaceError:
