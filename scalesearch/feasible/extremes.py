@@ -157,8 +157,11 @@ class Extremes:
                 yield (rows[0][mask], rows[1], caps) if side else (rows[0], rows[1][mask], caps)
                 return
         for target in dict.fromkeys(costs):
-            offsets = [values[side] - self._column(side, pair, target)[rows[side]]
-                       for side in (0, 1)]
+            targets = [self._column(side, pair, target)[rows[side]] for side in (0, 1)]
+            if all((values[side] == 2 * targets[side]).all() for side in (0, 1)):  # FLOPs
+                yield (*rows, {**caps, target: min(caps.get(target, UNBOUNDED), caps[cost] // 2)})
+                return
+            offsets = [values[side] - targets[side] for side in (0, 1)]
             distinct = [np.unique(side_offsets) for side_offsets in offsets]
             if len(distinct[0]) * len(distinct[1]) <= MAX_ROW_CLASSES:
                 for left, right in itertools.product(*distinct):

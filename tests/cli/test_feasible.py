@@ -56,6 +56,24 @@ def test_json_has_counts_and_tables(space: Path) -> None:
     assert sum(row["count"] for row in report["violations"]) == len(valid_costs)
 
 
+def test_budget_in_flops_has_the_front_and_extremes_of_the_same_budget_in_macs(
+        tmp_path: Path) -> None:
+    file = tmp_path / "space.yaml"
+    stack = "{ depth: 1, heads: 2, ffn: { relu: { hidden: 8..20 } } }"
+    file.write_text(f"width: 16\nencoder: {stack}\ndecoder: {stack}\n"
+                    "cost: { protocol: { source: 8, target: 8, vocab: 100 } }\n")
+    costs = [evaluated["costs"] for evaluated in json.loads(
+        run(str(file), "--budget", "params.total <= 1M", "--json"))["extremes"].values()]
+    middle = (min(c["macs.total"] for c in costs) + max(c["macs.total"] for c in costs)) // 2
+    flops, macs = (json.loads(run(str(file), "--budget", f"params.total <= 1M and {limit}",
+                                  "--json"))
+                   for limit in (f"flops.total <= {2 * middle + 1}", f"macs.total <= {middle}"))
+    assert flops["feasible"] == macs["feasible"] < flops["valid"]
+    assert flops["front_params"] == macs["front_params"] != []
+    assert {name: row["params"] for name, row in flops["extremes"].items()} == {
+        name: row["params"] for name, row in macs["extremes"].items()}
+
+
 @pytest.mark.full
 def test_closed_space_has_no_shares_to_plot(tmp_path: Path) -> None:
     (tmp_path / "closed.yaml").write_text("width: 16\nencoder: { depth: 1 }\ndecoder: { depth: "
