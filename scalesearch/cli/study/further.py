@@ -13,7 +13,6 @@ from scalesearch.cli.options import option, print_json
 from scalesearch.cli.study.shared import (
     ablation_to_json,
     find_study_folder,
-    get_trial,
     load_study,
     print_ablation,
     study_argument,
@@ -106,7 +105,7 @@ def train(results: Results, trial: int, length: float, to: Path | None, as_json:
     from scalesearch.studies.trials.record import JobFile
     from scalesearch.training.result import RESULT_FILE, Result
 
-    chosen = get_trial(results, trial)
+    chosen = results.trial(trial)
     source = results.study.trial_folder(chosen)
     job: Any = try_read_json(source / "job.json", JobFile)
     if not job:

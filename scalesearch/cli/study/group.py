@@ -13,7 +13,6 @@ from scalesearch.cli.study import audit, further, run, tables, watch
 from scalesearch.cli.study.shared import (
     add_lost_column,
     find_study_folder,
-    get_trial,
     print_front,
     print_proxies,
     print_trial,
@@ -175,7 +174,7 @@ def show(results: Results, trial: int, as_json: bool) -> None:
     Example: scalesearch study show runs/my-study 12
     """
     if as_json:
-        selected = get_trial(results, trial)
+        selected = results.trial(trial)
         print_json({**msgspec.to_builtins(selected), "record": results.study.record(selected)})
     else:
         print_trial(results, trial, open_console())
@@ -198,7 +197,7 @@ def best(results: Results, objective: str | None, constraint: str | None, as_jso
 
     number, criterion = select_best(results, objective, constraint)
     if as_json:
-        trial = get_trial(results, number)
+        trial = results.trial(number)
         print_json({**msgspec.to_builtins(trial), "record": results.study.record(trial),
                     "selected_by": criterion})
         return

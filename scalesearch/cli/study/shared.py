@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from scalesearch.studies.config.sections import Seeds
     from scalesearch.studies.replicates.summary import SeedAnalysis
     from scalesearch.studies.results.results import Results
-    from scalesearch.studies.trials.trial import Trial
 
 MAX_TRIALS_FOR_PROXIES = 2000  # with more finished trials, status does not correlate proxies
 
@@ -119,7 +118,7 @@ def print_trial(results: Results, number: int, console: Console) -> None:
     from scalesearch.studies.monitor.running import running_trial
     from scalesearch.studies.trials.trial import Origin, State
 
-    trial = get_trial(results, number)
+    trial = results.trial(number)
     protocol = results.study.meta.protocol
     record = results.study.record(trial) or {}
     replicates = [f"{replicate.number} (seed {replicate.seed}, {replicate.state})"
@@ -197,16 +196,6 @@ def _format_value(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:,.6g}" if isinstance(value, float) else format_constant(value)
-
-
-def get_trial(results: Results, number: int) -> Trial:
-    """Return trial ``number`` of a study. Raises UserError if it does not exist."""
-    trial = results.study.trials.get(number)
-    if trial is None:
-        raise UserError(f"{results.study.folder}: trial {number} does not exist; the study has "
-                        f"{format_count(len(results.study.trials), 'trial')}, counted from 0",
-                        code="no-such-trial")
-    return trial
 
 
 def print_proxies(results: Results, console: Console) -> None:

@@ -21,7 +21,7 @@ from scalesearch.studies.monitor.heartbeat import RUNNING, read_owner
 from scalesearch.studies.replicates.summary import SeedAnalysis, StudyView
 from scalesearch.studies.trials.record import Record, TeacherFacts, describe_teacher_facts
 from scalesearch.studies.trials.study_dir import StudyDir
-from scalesearch.studies.trials.trial import Origin, State
+from scalesearch.studies.trials.trial import Origin, State, Trial
 from scalesearch.tasks import METRICS
 from scalesearch.terminal import format_count
 
@@ -49,6 +49,15 @@ class Results:
     def view(self) -> StudyView:
         """Candidates, front and reference point."""
         return self.seed_analysis.view
+
+    def trial(self, number: int) -> Trial:
+        """Return trial ``number``. Raises UserError if it does not exist."""
+        trial = self.study.trials.get(number)
+        if trial is None:
+            raise UserError(f"{self.study.folder}: trial {number} does not exist; the study has "
+                            f"{format_count(len(self.study.trials), 'trial')}, counted from 0",
+                            code="no-such-trial")
+        return trial
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -324,10 +333,10 @@ def select_by_number(results: Results, number: int) -> tuple[int, str]:
     Raises:
         UserError: it is not a finished trial of this study.
     """
-    trial = results.study.trials.get(number)
-    if trial is None or trial.state != State.COMPLETE:
-        raise UserError(f"trial {number} is not a finished candidate of this study",
-                        code="no-such-trial")
+    trial = results.trial(number)
+    if trial.state != State.COMPLETE:
+        raise UserError(f"{results.study.folder}: trial {number} is {trial.state}, so it has no "
+                        "final model", code="no-such-trial")
     seed_words = (f"trial {trial.original} with seed {trial.seed}, "
                   if trial.origin == Origin.REPLICATE else "")
     return number, f"{seed_words}selected by number"

@@ -112,7 +112,7 @@ def test_trial_is_selected_by_objective_or_number(folder):
     assert select_by_number(results, int(rows.index[1])) == (rows.index[1], "selected by number")
     with refuses("unknown-objective", "blue"):
         select_best(results, "blue")
-    with refuses("no-such-trial", 999):
+    with refuses("no-such-trial", results.study.folder, 999):
         select_by_number(results, 999)
     results.front["test.bleu"] = results.front["bleu"]
     with refuses("selection-on-test", "test.bleu", "by bleu"):
