@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, groupby
+from itertools import combinations, groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +34,7 @@ LEFT_SECTION = "encoder"
 RIGHT_SECTIONS = ("decoder", "embedding", "output")
 # Combinations of right sections: 13 bytes each, and 8 per bound while they are counted.
 MAX_RIGHT_ROWS = 20_000_000
+CELLS_PER_BATCH = 64  # counted by one query, which limits its memory
 MAX_BOUNDS_TOGETHER = 3  # every combination of bounds is counted
 
 T = TypeVar("T")
@@ -240,11 +241,11 @@ class FeasibleCounter:
         costs = self._by_group(points, self._side_costs(points, bounds))
         for number, group in groupby(self._allowed(points), attrgetter(points)):
             index = DominanceIndex(costs[number])  # a hundred bytes per row: only one exists
-            cells = list(group)
-            cell_slacks = [slacks[getattr(cell, other)] for cell in cells]
-            n_partners = index.weight_within(np.concatenate(cell_slacks))
-            ends = np.cumsum([len(slack) for slack in cell_slacks])
-            yield from zip(cells, np.split(n_partners, ends))
+            while cells := list(islice(group, CELLS_PER_BATCH)):
+                cell_slacks = [slacks[getattr(cell, other)] for cell in cells]
+                n_partners = index.weight_within(np.concatenate(cell_slacks))
+                ends = np.cumsum([len(slack) for slack in cell_slacks])
+                yield from zip(cells, np.split(n_partners, ends))
 
     def _side_costs(self, side: str, bounds: list[CostBound]) -> NDArray[np.int64]:
         """Costs (valid rows, bounds) of all groups of a side, with the sign of each bound."""
